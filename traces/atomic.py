@@ -1,0 +1,38 @@
+"""Files that appear whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from traces.errors import UserError
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yield a temporary path beside `path`; rename it to `path` when the block ends without an error.
+
+    The parent folder is created. On an error nothing appears at `path` and what was there stays.
+
+    Raises:
+        UserError: `path` is a folder, or its parent cannot be written.
+    """
+    target = Path(path)
+    if target.is_dir():
+        raise UserError(f"{target}: is a folder, expected a file name; name a file inside it")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{target.stem}-", suffix=target.suffix, dir=target.parent)
+    except OSError as error:
+        raise UserError(f"{target}: cannot write there ({error.strerror}); choose another place") from error
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        temporary.chmod(0o644)
+        os.replace(temporary, target)
+    finally:
+        temporary.unlink(missing_ok=True)
