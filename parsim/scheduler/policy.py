@@ -1,0 +1,101 @@
+"""A scheduling policy: order, score, guard and victim, four independent choices."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass, replace
+
+from parsim.scheduler.order import OrderName
+from parsim.scheduler.victim import VictimRule
+
+DEFAULT_STARVATION_THRESHOLD_S = 120.0
+"""PARS promotes a request that has waited more than two minutes (arXiv 2510.03243)."""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How waiting requests are ordered, who is promoted and who is preempted.
+
+    Attributes:
+        name: as given on the command line.
+        order: `fcfs`, `score` (ascending) or `hrrn`.
+        score: the trace column that ranks requests; None where the order needs none.
+        starvation_threshold_s: seconds of waiting after which a request is promoted; None for no guard.
+        victim: `last` admitted (vLLM's fcfs) or `worst` in the order (vLLM's priority).
+        emulated_tau: Kendall tau-b of a degraded oracle that stands in for a predictor; None for real scores.
+        summary: one line for a list of policies.
+    """
+
+    name: str
+    order: OrderName
+    score: str | None = None
+    starvation_threshold_s: float | None = None
+    victim: VictimRule = "last"
+    emulated_tau: float | None = None
+    summary: str = ""
+
+    @property
+    def label(self) -> str:
+        """The name for tables and charts; says so where the scores are emulated."""
+        if self.emulated_tau is None or self.name.startswith("emulated("):
+            return self.name
+        return f"{self.name} (emulated, tau {self.emulated_tau:.2f})"
+
+    def emulated(self, tau: float) -> Policy:
+        """This policy with scores of a degraded oracle in place of its predictor's."""
+        return replace(self, score=None, emulated_tau=tau)
+
+
+def _ranked(name: str, score: str, summary: str, order: OrderName = "score") -> Policy:
+    return Policy(name, order, score, DEFAULT_STARVATION_THRESHOLD_S, summary=summary)
+
+
+POLICIES: dict[str, Policy] = {
+    policy.name: policy
+    for policy in (
+        Policy("fcfs", "fcfs", summary="first come, first served: vLLM's default"),
+        _ranked(
+            "pointwise", "score.pointwise", "shortest predicted first; predictor: regression of the length"
+        ),
+        _ranked("listwise", "score.listwise", "shortest predicted first; predictor: ListMLE ranking"),
+        _ranked("pars", "score.pars", "shortest predicted first; predictor: pairwise ranking (PARS)"),
+        _ranked(
+            "pars-plus", "score.pars-plus", "shortest predicted first; predictor: the project's best ranker"
+        ),
+        _ranked("pars-cross", "score.pars-cross", "PARS with a predictor trained on another model's lengths"),
+        _ranked("oracle", "output_tokens", "shortest true response first: no predictor can order better"),
+        _ranked("prompt-sjf", "prompt_tokens", "shortest prompt first"),
+        _ranked("hrrn", "output_tokens", "highest response ratio next, on the true response length", "hrrn"),
+    )
+}
+"""The named policies."""
+
+_EMULATED = re.compile(r"emulated\(\s*(?:tau\s*=\s*)?(-?[0-9.]+)\s*\)")
+
+
+def parse_policy(text: str) -> Policy:
+    """The policy of a name, or `emulated(tau=T)` with T in [-1, 1].
+
+    Raises:
+        ValueError: no such policy (the nearest name is given), or a tau out of range.
+    """
+    name = text.strip()
+    if name in POLICIES:
+        return POLICIES[name]
+    match = _EMULATED.fullmatch(name)
+    if match:
+        try:
+            tau = float(match[1])
+        except ValueError:
+            tau = float("nan")
+        if not -1.0 <= tau <= 1.0:
+            raise ValueError(f"policy {text!r}: tau must lie between -1 and 1")
+        return Policy(
+            f"emulated(tau={tau:g})", "score", None, DEFAULT_STARVATION_THRESHOLD_S, emulated_tau=tau
+        )
+    near = difflib.get_close_matches(name, [*POLICIES, "emulated(tau=0.8)"], n=1, cutoff=0.3)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise ValueError(
+        f"policy {text!r}: no such policy{hint} (choose from {', '.join(POLICIES)} or emulated(tau=T))"
+    )

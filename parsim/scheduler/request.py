@@ -1,0 +1,30 @@
+"""What the scheduler knows about a request."""
+
+from __future__ import annotations
+
+
+class WaitingRequest:
+    """A request as the scheduler sees it; engines subclass it or attach their own request to it.
+
+    Attributes:
+        request_id: unique name.
+        arrival_s: arrival in seconds, on the clock that `RankedQueue.begin_step` is given.
+        score: predicted response length on any scale, higher = longer; None when nothing scored it.
+        rank: the number that orders it: the score, or what stands in for a missing one.
+        seq: its place in the order of first enqueueing; -1 before that.
+        waiting: it is in a queue now.
+        promoted: the starvation guard moved it ahead; it stays so for life.
+        removed: it was withdrawn (aborted) while its entry still lies in a lane.
+    """
+
+    __slots__ = ("arrival_s", "promoted", "rank", "removed", "request_id", "score", "seq", "waiting")
+
+    def __init__(self, request_id: str, arrival_s: float, score: float | None = None) -> None:
+        self.request_id = request_id
+        self.arrival_s = arrival_s
+        self.score = score
+        self.rank = 0.0
+        self.seq = -1
+        self.waiting = False
+        self.promoted = False
+        self.removed = False
