@@ -19,8 +19,8 @@ def score_key(request: WaitingRequest, now_s: float) -> Key:
 def hrrn_key(request: WaitingRequest, now_s: float) -> Key:
     """Highest response ratio next: (wait + expected length) / expected length, descending.
 
-    The rank is taken as the expected length in tokens (at least 1), so a second of waiting weighs as much as a
-    token of length. Source: Brinch Hansen, "Operating System Principles", 1973.
+    The rank is taken as the expected length in tokens (at least 1), so a second of waiting weighs as much as
+    a token of length. Source: Brinch Hansen, "Operating System Principles", 1973.
     """
     return (-(now_s - request.arrival_s) / max(request.rank, 1.0), request.arrival_s, request.request_id)
 

@@ -18,14 +18,15 @@ R = TypeVar("R", bound=WaitingRequest)
 class RankedQueue(Generic[R]):
     """Waiting requests in the order of a policy, with its starvation guard.
 
-    Two lanes. The first-come-first-served lane, ordered by first enqueueing, holds everything under `fcfs` and
-    the promoted requests under a ranked order; it is always served first. The ranked lane is a heap. Adding,
-    removing and popping cost O(log waiting); only `hrrn` re-sorts, once a step.
+    Two lanes. The first-come-first-served lane, ordered by first enqueueing, holds everything under `fcfs`
+    and the promoted requests under a ranked order; it is always served first. The ranked lane is a heap.
+    Adding, removing, promoting, re-scoring and popping cost O(log waiting); only `hrrn` sorts anew each step.
 
     A request without a score ranks at the mean of the scores seen so far (0 before the first): neither first
     nor last, and under the guard like any other.
 
-    Entries of removed and promoted requests stay in their lane until they surface, and are dropped then.
+    An entry is live while its ticket is its request's. Dead entries (of requests that were removed, promoted
+    or re-scored) stay until they surface or outnumber the live ones, and are dropped then.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -39,11 +40,13 @@ class RankedQueue(Generic[R]):
         self._fcfs = policy.order == "fcfs"
         self._by_score = policy.order == "score"
         self._time_varying = policy.order in TIME_VARYING
-        self._lane: deque[R] = deque()
-        self._heap: list[tuple[float, float, str, int, R]] = []
+        self._lane: deque[tuple[int, int, R]] = deque()  # seq, ticket, request
+        self._heap: list[tuple[float, float, str, int, R]] = []  # key, ticket, request
         self._stale_keys = False
         self._size = 0
+        self._dead = 0
         self._next_seq = 0
+        self._next_ticket = 0
         self._score_sum = 0.0
         self._score_count = 0
 
@@ -54,36 +57,37 @@ class RankedQueue(Generic[R]):
             for request in self.guard.overdue(now_s):
                 if request.waiting and not request.promoted:
                     request.promoted = True
-                    self._enter_lane(request)  # type: ignore[arg-type]
+                    self._bury(request)  # type: ignore[arg-type]
+                    self._enter(request)  # type: ignore[arg-type]
         self._stale_keys = self._time_varying
 
     def add(self, request: R) -> None:
         """Enqueue a new request, or return a preempted one."""
-        if request.removed:
-            self._purge()
-            request.removed = False
-        first_time = request.seq < 0
-        if first_time:
+        if request.seq < 0:
             request.seq = self._next_seq
             self._next_seq += 1
+            if not self._fcfs:
+                self._rank(request)
+                if self.guard is not None:
+                    self.guard.watch(request)
         request.waiting = True
         self._size += 1
-        if self._fcfs:
-            self._enter_lane(request)
-            return
-        if first_time:
-            self._rank(request)
-            if self.guard is not None:
-                self.guard.watch(request)
         if not request.promoted and self.guard is not None and self.guard.is_overdue(request, self.now_s):
             request.promoted = True
-        if request.promoted:
-            self._enter_lane(request)
-        elif self._by_score:
-            heappush(self._heap, (request.rank, request.arrival_s, request.request_id, request.seq, request))
-        else:
-            key = KEYS[self.policy.order](request, self.now_s)
-            heappush(self._heap, (*key, request.seq, request))
+        self._enter(request)
+
+    def rescore(self, request: R, score: float) -> None:
+        """Give a score to a request that was enqueued without one (a predictor that answers late).
+
+        If it waits in the ranked lane it moves to its place; elsewhere only its later rank changes.
+        """
+        request.score = score
+        if self._fcfs:
+            return
+        self._rank(request)
+        if request.waiting and not request.promoted:
+            self._bury(request)
+            self._enter(request)
 
     def peek(self) -> R:
         """The request to be served next.
@@ -92,16 +96,21 @@ class RankedQueue(Generic[R]):
             IndexError: the queue is empty.
         """
         lane = self._lane
-        while lane and lane[0].removed:
-            lane.popleft().removed = False
-        if lane:
-            return lane[0]
+        while lane:
+            _, ticket, request = lane[0]
+            if ticket == request.ticket:
+                return request
+            lane.popleft()
+            self._dead -= 1
         if self._stale_keys:
             self._resort()
         heap = self._heap
-        while heap and (heap[0][4].promoted or heap[0][4].removed):
-            heappop(heap)[4].removed = False
-        return heap[0][4]
+        while True:
+            entry = heap[0]
+            if entry[3] == entry[4].ticket:
+                return entry[4]
+            heappop(heap)
+            self._dead -= 1
 
     def pop(self) -> R:
         """Remove and return the request to be served next.
@@ -115,6 +124,7 @@ class RankedQueue(Generic[R]):
         else:
             heappop(self._heap)
         request.waiting = False
+        request.ticket = -1
         self._size -= 1
         return request
 
@@ -122,11 +132,11 @@ class RankedQueue(Generic[R]):
         """Withdraw a waiting request (an abort); a request that is not waiting is left alone."""
         if request.waiting:
             request.waiting = False
-            request.removed = True
             self._size -= 1
+            self._bury(request)
 
     def key(self, request: R) -> tuple[bool, float, float, str]:
-        """Where a request stands in this order, waiting or running; promoted ones first. A strict total order."""
+        """Where a request stands in this order, waiting or running; a strict total order, promoted first."""
         if self._fcfs:
             return (True, float(request.seq), request.arrival_s, request.request_id)
         return (not request.promoted, *KEYS[self.policy.order](request, self.now_s))
@@ -141,20 +151,26 @@ class RankedQueue(Generic[R]):
         """Waiting requests, next to be served first. O(n log n)."""
         if self._stale_keys:
             self._resort()
-        yield from (request for request in self._lane if not request.removed)
-        yield from (
-            entry[4] for entry in sorted(self._heap) if not entry[4].promoted and not entry[4].removed
-        )
+        yield from (request for _, ticket, request in self._lane if ticket == request.ticket)
+        yield from (entry[4] for entry in sorted(self._heap) if entry[3] == entry[4].ticket)
 
-    def _enter_lane(self, request: R) -> None:
-        lane, seq = self._lane, request.seq
-        if not lane or seq > lane[-1].seq:
-            lane.append(request)
-            return
-        place = 0
-        while lane[place].seq < seq:
-            place += 1
-        lane.insert(place, request)
+    def _enter(self, request: R) -> None:
+        """Put a live entry into the lane where the request belongs; an earlier one of it dies."""
+        ticket = request.ticket = self._next_ticket
+        self._next_ticket += 1
+        if self._fcfs or request.promoted:
+            lane, seq = self._lane, request.seq
+            if not lane or seq > lane[-1][0]:
+                lane.append((seq, ticket, request))
+                return
+            place = 0
+            while lane[place][0] < seq:
+                place += 1
+            lane.insert(place, (seq, ticket, request))
+        elif self._by_score:
+            heappush(self._heap, (request.rank, request.arrival_s, request.request_id, ticket, request))
+        else:
+            heappush(self._heap, (*KEYS[self.policy.order](request, self.now_s), ticket, request))
 
     def _rank(self, request: R) -> None:
         if request.score is not None:
@@ -166,13 +182,18 @@ class RankedQueue(Generic[R]):
 
     def _resort(self) -> None:
         key, now_s = KEYS[self.policy.order], self.now_s
-        live = [entry[4] for entry in self._heap if not entry[4].promoted and not entry[4].removed]
-        self._heap = [(*key(request, now_s), request.seq, request) for request in live]
+        live = [(entry[3], entry[4]) for entry in self._heap if entry[3] == entry[4].ticket]
+        self._dead -= len(self._heap) - len(live)
+        self._heap = [(*key(request, now_s), ticket, request) for ticket, request in live]
         heapify(self._heap)
         self._stale_keys = False
 
-    def _purge(self) -> None:
-        """Drop the entries of removed requests, so that one of them can come back."""
-        self._lane = deque(request for request in self._lane if not request.removed)
-        self._heap = [entry for entry in self._heap if not entry[4].removed and not entry[4].promoted]
-        heapify(self._heap)
+    def _bury(self, request: R) -> None:
+        """Declare the request's entry dead; drop all dead ones once they outnumber the live."""
+        request.ticket = -1
+        self._dead += 1
+        if self._dead > self._size + 64:
+            self._lane = deque(entry for entry in self._lane if entry[1] == entry[2].ticket)
+            self._heap = [entry for entry in self._heap if entry[3] == entry[4].ticket]
+            heapify(self._heap)
+            self._dead = 0

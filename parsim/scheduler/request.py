@@ -14,10 +14,10 @@ class WaitingRequest:
         seq: its place in the order of first enqueueing; -1 before that.
         waiting: it is in a queue now.
         promoted: the starvation guard moved it ahead; it stays so for life.
-        removed: it was withdrawn (aborted) while its entry still lies in a lane.
+        ticket: number of its live entry in the queue, -1 while it has none; its other entries are dead.
     """
 
-    __slots__ = ("arrival_s", "promoted", "rank", "removed", "request_id", "score", "seq", "waiting")
+    __slots__ = ("arrival_s", "promoted", "rank", "request_id", "score", "seq", "ticket", "waiting")
 
     def __init__(self, request_id: str, arrival_s: float, score: float | None = None) -> None:
         self.request_id = request_id
@@ -27,4 +27,4 @@ class WaitingRequest:
         self.seq = -1
         self.waiting = False
         self.promoted = False
-        self.removed = False
+        self.ticket = -1

@@ -1,0 +1,105 @@
+"""The ranked queue against a list that is sorted afresh for every question."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from parsim.scheduler.policy import Policy
+from parsim.scheduler.queue import RankedQueue
+from parsim.scheduler.request import WaitingRequest
+
+THRESHOLD_S = 3.0
+
+
+class QueueAgainstSortedList(RuleBasedStateMachine):
+    """Random arrivals, pops, returns, aborts, late scores and steps; the order must always agree."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queue: RankedQueue[WaitingRequest] = RankedQueue(Policy("p", "score", None, THRESHOLD_S))
+        self.now_s = 0.0
+        self.waiting: list[WaitingRequest] = []
+        self.out: list[WaitingRequest] = []
+        self.scores: list[float] = []
+
+    def expected(self) -> list[WaitingRequest]:
+        promoted = sorted((r for r in self.waiting if r.promoted), key=lambda r: r.seq)
+        ranked = [r for r in self.waiting if not r.promoted]
+        return promoted + sorted(ranked, key=lambda r: (r.rank, r.arrival_s, r.request_id))
+
+    @rule(score=st.one_of(st.none(), st.integers(0, 4)))
+    def arrive(self, score: int | None) -> None:
+        number = len(self.waiting) + len(self.out)
+        request = WaitingRequest(f"r{number:03}", self.now_s, None if score is None else float(score))
+        self.queue.add(request)
+        if score is None:
+            mean = sum(self.scores) / len(self.scores) if self.scores else 0.0
+            assert request.rank == mean
+        else:
+            self.scores.append(score)
+            assert request.rank == score
+        self.waiting.append(request)
+
+    @precondition(lambda self: self.waiting)
+    @rule()
+    def pop(self) -> None:
+        first = self.expected()[0]
+        assert self.queue.peek() is first
+        assert self.queue.pop() is first
+        self.waiting.remove(first)
+        self.out.append(first)
+
+    @precondition(lambda self: self.out)
+    @rule(data=st.data())
+    def come_back(self, data: st.DataObject) -> None:
+        request = data.draw(st.sampled_from(self.out))
+        self.out.remove(request)
+        self.queue.add(request)
+        self.waiting.append(request)
+
+    @precondition(lambda self: self.waiting)
+    @rule(data=st.data())
+    def abort(self, data: st.DataObject) -> None:
+        request = data.draw(st.sampled_from(self.waiting))
+        self.queue.remove(request)
+        self.waiting.remove(request)
+        self.out.append(request)
+
+    @precondition(lambda self: any(r.score is None for r in self.waiting + self.out))
+    @rule(data=st.data(), score=st.integers(0, 4))
+    def score_late(self, data: st.DataObject, score: int) -> None:
+        unscored = [r for r in self.waiting + self.out if r.score is None]
+        request = data.draw(st.sampled_from(unscored))
+        self.queue.rescore(request, float(score))
+        self.scores.append(score)
+        assert request.rank == score
+
+    @rule(passed_s=st.sampled_from([0.0, 0.5, 1.0]))
+    def step(self, passed_s: float) -> None:
+        self.now_s += passed_s
+        self.queue.begin_step(self.now_s)
+        for request in self.waiting:
+            assert request.promoted or self.now_s - request.arrival_s <= THRESHOLD_S
+
+    @invariant()
+    def same_order(self) -> None:
+        assert list(self.queue) == self.expected()
+        assert len(self.queue) == len(self.waiting)
+        assert bool(self.queue) == bool(self.waiting)
+
+
+TestQueueAgainstSortedList = QueueAgainstSortedList.TestCase
+TestQueueAgainstSortedList.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+
+
+def test_entries_of_aborted_requests_do_not_pile_up() -> None:
+    """Under a backlog that never drains, long requests that were aborted would otherwise stay for ever."""
+    queue: RankedQueue[WaitingRequest] = RankedQueue(Policy("p", "score", None, None))
+    for number in range(10_000):
+        request = WaitingRequest(f"r{number}", float(number), 1e9)
+        queue.add(request)
+        queue.remove(request)
+    assert len(queue) == 0
+    assert len(queue._heap) <= 65
