@@ -1,0 +1,91 @@
+"""Rebuild the bundled trace: `python -m traces.bundle FOLDER`, with the corpora's `*_lengths.jsonl` there.
+
+Real prompt and response lengths of one model, as numbers only, under drawn arrivals. Only prompts that the
+shipped predictors never saw (`is_held_out`) are used, so that their scores on this trace are honest.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from traces.errors import UserError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+MODEL = "Llama-3.1-8B-Instruct"
+CORPORA = {
+    "mmlu_pro": "Meta-Llama-3_1-8B-Instruct",
+    "zeroeval_gsm": "Meta-Llama-3.1-8B-Instruct",
+    "zeroeval_math-l5": "Meta-Llama-3.1-8B-Instruct",
+}
+"""Apache-2.0 corpus -> its name for `MODEL`."""
+HELD_OUT_BELOW = 0x55
+REQUESTS = 3000
+RATE_PER_S = 16
+SEED = 0
+
+
+def is_held_out(request_id: str) -> bool:
+    """Whether predictors must not train on it: the first byte of sha256(id) is under 0x55 (about a third)."""
+    return sha256(request_id.encode()).digest()[0] < HELD_OUT_BELOW
+
+
+def lengths(folder: Path) -> pl.DataFrame:
+    """request_id, prompt_tokens, output_tokens, client_id (the corpus) of the held-out prompts.
+
+    All of both ZeroEval corpora; MMLU-Pro fills up to `REQUESTS`, in order of sha256(id).
+    """
+    import polars as pl
+
+    parts = []
+    for corpus, model in CORPORA.items():
+        path = folder / f"{corpus}_lengths.jsonl"
+        if not path.is_file():
+            raise UserError(f"{path}: no such file; name the folder with {', '.join(CORPORA)}_lengths.jsonl")
+        with path.open(encoding="utf-8") as lines:
+            rows = [json.loads(line) for line in lines]
+        held = [row for row in rows if is_held_out(str(row["id"])) and row["len"].get(model)]
+        held.sort(key=lambda row: sha256(str(row["id"]).encode()).digest())
+        parts.append(
+            pl.DataFrame(
+                {
+                    "request_id": [str(row["id"]) for row in held],
+                    "prompt_tokens": [row["prompt_tokens"] for row in held],
+                    "output_tokens": [row["len"][model] for row in held],
+                    "client_id": corpus,
+                }
+            )
+        )
+    first, *rest = parts
+    return pl.concat([first.head(REQUESTS - sum(part.height for part in rest)), *rest])
+
+
+def main(folder: Path) -> None:
+    from traces.arrivals import Arrivals
+    from traces.joining import join
+    from traces.trace import BUNDLED, Trace
+    from traces.write import write_trace
+
+    trace = join(lengths(folder), Arrivals("poisson", {"rate": RATE_PER_S}), seed=SEED)
+    about = {
+        "name": "bundled",
+        "source": "lengths of published outputs on MMLU-Pro and ZeroEval (GSM8K, MATH level 5) prompts",
+        "licence": "Apache-2.0",
+        "model": MODEL,
+        "tokenizer": "cl100k_base",
+        "caps": "the recorded runs cut responses at 4096 (ZeroEval) or 2048 (MMLU-Pro) of the model's tokens",
+        "held_out": "first byte of sha256(request_id) < 0x55: the shipped predictors never saw these prompts",
+    }
+    write_trace(Trace(trace.frame, {**trace.metadata, **about}), BUNDLED)
+
+
+if __name__ == "__main__":
+    try:
+        main(Path(sys.argv[1] if len(sys.argv) > 1 else "."))
+    except UserError as error:
+        sys.exit(f"error: {error}")

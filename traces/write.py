@@ -1,0 +1,42 @@
+"""A trace onto disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+
+from traces.atomic import replacing
+from traces.errors import UserError
+from traces.trace import Trace
+
+ENDINGS = (".parquet", ".csv", ".jsonl")
+
+
+def write_trace(trace: Trace, path: str | Path) -> None:
+    """Write the trace whole or not at all; the ending picks the format: .parquet, .csv or .jsonl.
+
+    Parquet carries the metadata. CSV and JSONL carry rows only; where there are prefix hashes a column
+    `hash_block_size` goes with them.
+
+    Raises:
+        UserError: another ending, or a place that cannot be written.
+    """
+    path = Path(path)
+    if path.suffix not in ENDINGS:
+        raise UserError(
+            f"{path}: cannot write {path.suffix or 'a file without an ending'}; use {', '.join(ENDINGS)}"
+        )
+    frame = trace.frame
+    if trace.has_prefix_hashes and path.suffix != ".parquet":
+        frame = frame.with_columns(hash_block_size=pl.lit(trace.hash_block_size))
+    if trace.has_prefix_hashes and path.suffix == ".csv":
+        listed = pl.col("prefix_hashes").cast(pl.List(pl.String)).list.join(",")
+        frame = frame.with_columns(pl.format("[{}]", listed).alias("prefix_hashes"))
+    with replacing(path) as temporary:
+        if path.suffix == ".parquet":
+            frame.write_parquet(temporary, metadata=trace.metadata)
+        elif path.suffix == ".csv":
+            frame.write_csv(temporary)
+        else:
+            frame.write_ndjson(temporary)
