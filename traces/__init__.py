@@ -1,3 +1,4 @@
+"""What happened: recorded and drawn workloads.
 
 >>> from traces import read_trace
 >>> trace = read_trace("AzureLLMInferenceTrace_conv.csv")  # doctest: +SKIP

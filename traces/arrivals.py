@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from traces.errors import UserError
 
-Times = NDArray[np.float64]
+Times = NDArray[np.floating]
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def _poisson(n: int, rng: np.random.Generator, rate: float) -> Times:
 def _gamma(n: int, rng: np.random.Generator, rate: float, cv: float) -> Times:
     """Gamma gaps of mean 1/rate and coefficient of variation cv (shape 1/cv^2); above 1 is bursty."""
     shape = cv**-2
-    return np.cumsum(rng.gamma(shape, 1 / (rate * shape), n), dtype=np.float64)
+    return np.cumsum(rng.gamma(shape, 1 / (rate * shape), n))
 
 
 def _burst(n_requests: int, rng: np.random.Generator, n: float, every_s: float) -> Times:
