@@ -1,0 +1,128 @@
+"""A scorer at work beside a scheduler: it may fail or be slow, and serving goes on."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
+
+BLOCKING_LIMIT_S = 0.05
+"""A scorer works on a thread of its own; a call that holds the scheduler for longer counts as a failure."""
+
+FAILURES_IN_A_ROW = 5
+"""After so many failures in a row the scorer is given up."""
+
+
+class Scorer(Protocol):
+    """Predicts response lengths off the scheduling thread. All three methods return at once."""
+
+    def submit(self, request_id: str, prompt_token_ids: Sequence[int]) -> None:
+        """Ask for the score of a prompt."""
+
+    def poll(self) -> Mapping[str, float]:
+        """Scores that became ready since the last call, by request id; higher = longer response."""
+
+    def close(self) -> None:
+        """Stop the worker; no call follows."""
+
+
+class ScoreFeed:
+    """Shields a scheduler from its scorer: each failure is counted, the first is logged, none is raised.
+
+    Attributes:
+        failures: calls that raised or blocked, and answers that are no finite number.
+        given_up: the scorer failed `FAILURES_IN_A_ROW` times in a row and is asked no more.
+    """
+
+    def __init__(self, scorer: Scorer, log: logging.Logger) -> None:
+        self._scorer = scorer
+        self._log = log
+        self._in_a_row = 0
+        self.failures = 0
+        self.given_up = False
+
+    def submit(self, request_id: str, prompt_token_ids: Sequence[int]) -> None:
+        """Ask for a score; it comes out of `poll`, or never."""
+        self._call(lambda: self._scorer.submit(request_id, prompt_token_ids), None)
+
+    def poll(self) -> dict[str, float]:
+        """The finite scores that became ready since the last call."""
+        nothing: Mapping[str, float] = {}
+        scores = self._call(self._scorer.poll, nothing)
+        ready = {}
+        for request_id, raw in scores.items():
+            score = finite(raw)
+            if score is None:
+                self._fail(ValueError(f"score {raw!r} of request {request_id}"))
+            else:
+                ready[request_id] = score
+        return ready
+
+    def close(self) -> None:
+        """Stop the scorer."""
+        try:
+            self._scorer.close()
+        except Exception as error:
+            self._fail(error)
+
+    def _call(self, function: Callable[[], T], otherwise: T) -> T:
+        if self.given_up:
+            return otherwise
+        started = time.perf_counter()
+        try:
+            result = function()
+        except Exception as error:
+            self._fail(error)
+            return otherwise
+        blocked_s = time.perf_counter() - started
+        if blocked_s > BLOCKING_LIMIT_S:
+            self._fail(TimeoutError(f"it held the scheduler for {blocked_s:.3f} s"))
+        else:
+            self._in_a_row = 0
+        return result
+
+    def _fail(self, error: Exception) -> None:
+        self.failures += 1
+        self._in_a_row += 1
+        if self.failures == 1:
+            self._log.warning(
+                "parsim: the scorer failed (%s: %s); such requests rank without a score. Logged once; the "
+                "counter is scorer_failures.",
+                type(error).__name__,
+                error,
+            )
+        if self._in_a_row >= FAILURES_IN_A_ROW and not self.given_up:
+            self.given_up = True
+            self._log.warning("parsim: the scorer failed %d times in a row and is given up.", self._in_a_row)
+
+
+def finite(raw: Any) -> float | None:
+    """The number that `raw` stands for (text counts), or None where it is none or not finite."""
+    try:
+        value = float(raw)
+    except (TypeError, ValueError):
+        return None
+    return value if math.isfinite(value) else None
+
+
+def load_scorer(path: str, model: str) -> Scorer:
+    """Call "package.module:name" with the served model's name or folder; it returns the scorer.
+
+    Raises:
+        ValueError: the path names nothing that can be imported and called.
+    """
+    module_name, _, name = path.partition(":")
+    try:
+        factory = getattr(importlib.import_module(module_name), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(f"parsim scheduler: scorer {path!r} is not 'package.module:name': {error}") from None
+    scorer: Scorer = factory(model)
+    missing = [method for method in ("submit", "poll", "close") if not hasattr(scorer, method)]
+    if missing:
+        raise ValueError(f"parsim scheduler: scorer {path!r} has no {', '.join(missing)}")
+    return scorer

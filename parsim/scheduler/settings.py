@@ -1,0 +1,117 @@
+"""How the scheduler is configured inside a serving engine: a mapping, or the environment."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, get_args
+
+from parsim.scheduler.policy import Policy, parse_policy
+from parsim.scheduler.victim import VictimRule
+
+ScoreSource = Literal["extra_args", "priority"]
+
+ENVIRONMENT_PREFIX = "PARSIM_"
+SCORE_KEY = "pars_score"
+"""Key of a request's score in `SamplingParams.extra_args` (`vllm_xargs` over HTTP)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerSettings:
+    """Settings of the scheduler in an engine.
+
+    Attributes:
+        policy: name of a policy, as `python -m parsim policies` lists them.
+        starvation_threshold_s: seconds after which a waiting request is promoted; None for no guard;
+            "default" for the policy's own.
+        victim: who is preempted, `last` or `worst`; None for the policy's own.
+        score_source: where a request carries its score: `extra_args` (key `pars_score`) or `priority`.
+        scorer: "package.module:name" of a callable that is given the model's name and returns a
+            `parsim.scheduler.scoring.Scorer`; None for none. It is asked about requests that carry no score.
+        metrics_port: TCP port on which Prometheus finds the scheduler's counters; None for none.
+    """
+
+    policy: str = "pars"
+    starvation_threshold_s: float | Literal["default"] | None = "default"
+    victim: VictimRule | None = None
+    score_source: ScoreSource = "extra_args"
+    scorer: str | None = None
+    metrics_port: int | None = None
+
+    def resolved_policy(self) -> Policy:
+        """The policy with the threshold and victim that were set in place of its own."""
+        policy = parse_policy(self.policy)
+        if self.starvation_threshold_s != "default":
+            policy = replace(policy, starvation_threshold_s=self.starvation_threshold_s)
+        if self.victim is not None:
+            policy = replace(policy, victim=self.victim)
+        return policy
+
+
+def read_settings(config: Mapping[str, Any], environment: Mapping[str, str]) -> SchedulerSettings:
+    """The settings in `config`, else in PARSIM_POLICY, PARSIM_VICTIM, ..., else the defaults.
+
+    Raises:
+        ValueError: an unknown setting (the nearest name is given), or a value that is not allowed.
+    """
+    names = [field.name for field in fields(SchedulerSettings)]
+    for name in config:
+        if name not in names:
+            near = difflib.get_close_matches(name, names, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else f" (known: {', '.join(names)})"
+            raise ValueError(f"parsim scheduler: no setting {name!r}{hint}")
+    values: dict[str, Any] = {}
+    for name in names:
+        variable = ENVIRONMENT_PREFIX + name.upper()
+        if name in config:
+            values[name] = _value(name, config[name], f"additional_config parsim.{name}")
+        elif variable in environment:
+            values[name] = _value(name, environment[variable], variable)
+    settings = SchedulerSettings(**values)
+    settings.resolved_policy()
+    return settings
+
+
+def _value(name: str, raw: Any, where: str) -> Any:
+    if raw is None or (isinstance(raw, str) and raw.lower() in ("none", "")):
+        return None if name != "policy" else _fail(where, raw, "the name of a policy")
+    parse = _PARSERS.get(name)
+    return parse(raw, where) if parse else str(raw)
+
+
+def _threshold_s(raw: Any, where: str) -> float | str:
+    if raw == "default":
+        return "default"
+    try:
+        seconds = float(raw)
+    except (TypeError, ValueError):
+        return _fail(where, raw, "seconds, or 'none' for no guard")
+    return seconds if seconds >= 0 else _fail(where, raw, "seconds >= 0, or 'none' for no guard")
+
+
+def _one_of(*allowed: str) -> Callable[[Any, str], str]:
+    def parse(raw: Any, where: str) -> str:
+        return raw if raw in allowed else _fail(where, raw, f"one of {', '.join(allowed)}")
+
+    return parse
+
+
+def _port(raw: Any, where: str) -> int:
+    try:
+        port = int(raw)
+    except (TypeError, ValueError):
+        return _fail(where, raw, "a TCP port")
+    return port if 0 < port < 65536 else _fail(where, raw, "a TCP port")
+
+
+def _fail(where: str, raw: Any, expected: str) -> Any:
+    raise ValueError(f"parsim scheduler: {where} is {raw!r}; expected {expected}")
+
+
+_PARSERS: dict[str, Callable[[Any, str], Any]] = {
+    "starvation_threshold_s": _threshold_s,
+    "victim": _one_of(*get_args(VictimRule)),
+    "score_source": _one_of(*get_args(ScoreSource)),
+    "metrics_port": _port,
+}

@@ -1,0 +1,141 @@
+"""The PARS scheduler for vLLM V1: `vllm serve MODEL --scheduler-cls parsim.scheduler.vllm.ParsScheduler`.
+
+An adapter and nothing more: order, guard and victim are decided by the same `RankedQueue` that the simulated
+engine runs. Configured by `--additional-config '{"parsim": {"policy": "pars", ...}}'` or PARSIM_POLICY and
+the like (`parsim.scheduler.settings`).
+
+A request's score comes from itself (`vllm_xargs: {"pars_score": 123.4}` over HTTP,
+`SamplingParams.extra_args` in process, or its `priority`), else from the scorer as soon as that answers. One
+without a score, or with one that is no finite number, ranks at the mean of the scores seen so far.
+`prompt-sjf` needs none: it reads the prompt's length.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+from vllm.v1.core.sched.output import SchedulerOutput
+from vllm.v1.core.sched.request_queue import SchedulingPolicy
+from vllm.v1.core.sched.scheduler import Scheduler
+from vllm.v1.request import Request
+
+from parsim.scheduler.scoring import ScoreFeed, finite, load_scorer
+from parsim.scheduler.settings import SCORE_KEY, SchedulerSettings, read_settings
+from parsim.scheduler.vllm_queue import ParsQueue
+from parsim.scheduler.vllm_version import check_interface, check_version
+
+log = logging.getLogger("vllm.parsim")
+
+
+class ParsScheduler(Scheduler):
+    """vLLM's scheduler with the waiting queue and the victim rule of a parsim policy.
+
+    Constructing it gives an `AsyncParsScheduler` where async scheduling is on, so that one name serves both.
+
+    Attributes:
+        clock: seconds on the clock of `Request.arrival_time`; replaced by a virtual one in parity checks.
+
+    Raises:
+        ValueError: a setting is unknown or not allowed, or the scorer cannot be loaded.
+        RuntimeError: this vLLM lacks something that the adapter relies on.
+    """
+
+    def __new__(cls, vllm_config: Any, *args: Any, **options: Any) -> ParsScheduler:
+        if cls is ParsScheduler and vllm_config.scheduler_config.async_scheduling:
+            return super().__new__(AsyncParsScheduler)
+        return super().__new__(cls)
+
+    def __init__(self, vllm_config: Any, *args: Any, **options: Any) -> None:
+        check_version(log)
+        additional = vllm_config.additional_config
+        settings = read_settings(
+            additional.get("parsim", {}) if isinstance(additional, dict) else {}, os.environ
+        )
+        super().__init__(vllm_config, *args, **options)
+        check_interface(self)
+        self.clock: Callable[[], float] = time.time
+        self._settings = settings
+        policy = settings.resolved_policy()
+        self._prompt_length_is_score = policy.score == "prompt_tokens"
+        self._needs_score = policy.order != "fcfs" and not self._prompt_length_is_score
+        self._counts = dict.fromkeys(("requests", "scored", "unscored", "scored_late"), 0)
+        self.waiting: ParsQueue = ParsQueue(policy, self._score_of)
+        # vLLM names its two victim rules after its two orders; the order itself is the queue's.
+        self.policy = SchedulingPolicy.PRIORITY if policy.victim == "worst" else SchedulingPolicy.FCFS
+        self._feed: ScoreFeed | None = None
+        if settings.scorer is not None and self._needs_score:
+            self._feed = ScoreFeed(load_scorer(settings.scorer, vllm_config.model_config.model), log)
+        if settings.metrics_port is not None:
+            from parsim.scheduler.vllm_metrics import serve_metrics
+
+            serve_metrics(self.stats, settings.metrics_port)
+        log.info("parsim: %s, %s", type(self).__name__, settings)
+
+    @property
+    def settings(self) -> SchedulerSettings:
+        """The settings in force."""
+        return self._settings
+
+    def schedule(self, *args: Any, **options: Any) -> SchedulerOutput:
+        if self._feed is not None:
+            self._take_scores(self._feed)
+        self.waiting.ranked.begin_step(self.clock())
+        return super().schedule(*args, **options)
+
+    def stats(self) -> dict[str, int]:
+        """Counters since the start and gauges of this moment.
+
+        requests, scored (carried a score), unscored (carried none that is a finite number), scored_late (by
+        the scorer, while known to the scheduler), scorer_failures, scorer_given_up; waiting, tracked
+        (entries held for requests that are not finished).
+        """
+        feed = self._feed
+        return {
+            **self._counts,
+            "scorer_failures": feed.failures if feed else 0,
+            "scorer_given_up": int(feed.given_up) if feed else 0,
+            "waiting": len(self.waiting),
+            "tracked": len(self.waiting.entries),
+        }
+
+    def shutdown(self) -> None:
+        log.info("parsim: %s", self.stats())
+        if self._feed is not None:
+            self._feed.close()
+        super().shutdown()
+
+    def _free_request(self, request: Request, *args: Any, **options: Any) -> Any:
+        self.waiting.forget(request.request_id)
+        return super()._free_request(request, *args, **options)
+
+    def _score_of(self, request: Request) -> float | None:
+        """The score that the request carries; one that carries none is put to the scorer."""
+        self._counts["requests"] += 1
+        if self._prompt_length_is_score:
+            return float(request.num_prompt_tokens)
+        if self._settings.score_source == "priority":
+            score = finite(request.priority)
+        else:
+            extra = getattr(request.sampling_params, "extra_args", None) or {}
+            score = finite(extra.get(SCORE_KEY))
+        if self._needs_score:
+            self._counts["unscored" if score is None else "scored"] += 1
+            if score is None and self._feed is not None and request.prompt_token_ids:
+                self._feed.submit(request.request_id, request.prompt_token_ids)
+        return score
+
+    def _take_scores(self, feed: ScoreFeed) -> None:
+        for request_id, score in feed.poll().items():
+            entry = self.waiting.entries.get(request_id)
+            if entry is not None:
+                self._counts["scored_late"] += 1
+                self.waiting.ranked.rescore(entry, score)
+
+
+class AsyncParsScheduler(ParsScheduler, AsyncScheduler):
+    """`ParsScheduler` over vLLM's `AsyncScheduler`: a batch is formed while the previous one runs."""

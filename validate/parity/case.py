@@ -1,0 +1,57 @@
+"""A parity case: engine settings, a policy and requests, in a form that is printed, replayed and shrunk."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from parsim.engine.config import EngineConfig
+from parsim.scheduler.policy import Policy
+
+
+class CaseRequest(BaseModel):
+    """One request of a case.
+
+    `score` is what the policy ranks by (None: the request carries no score). `prefix_hashes` has one hash for
+    each leading block of `Case.hash_block_size` prompt tokens; as in the Mooncake traces a hash names the
+    block together with all that precedes it. `abort_s` is when the client goes away (None: it stays).
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    request_id: str
+    arrival_s: float = Field(ge=0)
+    prompt_tokens: int = Field(ge=1)
+    output_tokens: int = Field(ge=1)
+    score: float | None = None
+    prefix_hashes: list[int] = Field(default_factory=list)
+    abort_s: float | None = None
+
+
+class Case(BaseModel):
+    """Everything that decides a run: the same case always gives the same steps.
+
+    `adapter` runs `ParsScheduler` where vLLM's own class would do as well (first come first served, victim
+    `last`); for every other policy it is `ParsScheduler` that runs.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    engine: EngineConfig
+    policy: Policy
+    requests: list[CaseRequest]
+    hash_block_size: int | None = None
+    adapter: bool = False
+
+    def rejection(self, request: CaseRequest) -> str | None:
+        """Why vLLM could never serve this request, or None.
+
+        The last sampled token needs no slot, and one block of `num_gpu_blocks` is the null block.
+        """
+        engine = self.engine
+        tokens = request.prompt_tokens + request.output_tokens
+        if tokens > engine.max_model_len:
+            return f"{tokens} tokens exceed max_model_len {engine.max_model_len}"
+        blocks = -(-(tokens - 1) // engine.block_size)
+        if blocks > engine.num_gpu_blocks - 1:
+            return f"{blocks} blocks exceed the {engine.num_gpu_blocks - 1} that exist"
+        return None
