@@ -6,7 +6,7 @@ import difflib
 import re
 from dataclasses import dataclass, replace
 
-from parsim.scheduler.order import OrderName
+from parsim.scheduler.order import TIME_VARYING, OrderName
 from parsim.scheduler.victim import VictimRule
 
 DEFAULT_STARVATION_THRESHOLD_S = 120.0
@@ -41,6 +41,11 @@ class Policy:
         if self.emulated_tau is None or self.name.startswith("emulated("):
             return self.name
         return f"{self.name} (emulated, tau {self.emulated_tau:.2f})"
+
+    @property
+    def reorders_with_time(self) -> bool:
+        """Whether the order of waiting requests can change without an arrival or a promotion."""
+        return self.order in TIME_VARYING
 
     def emulated(self, tau: float) -> Policy:
         """This policy with scores of a degraded oracle in place of its predictor's."""

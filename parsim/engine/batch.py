@@ -1,0 +1,320 @@
+"""What a step contains: the rules of vLLM V1's scheduler (0.32)."""
+
+from __future__ import annotations
+
+from parsim.engine.config import EngineConfig
+from parsim.engine.decoding import Decoding
+from parsim.engine.kv_cache import KVCache
+from parsim.engine.prefix_cache import PrefixCache
+from parsim.engine.request import EngineRequest, State
+from parsim.scheduler.queue import RankedQueue
+from parsim.scheduler.victim import worst
+
+
+class Batch:
+    """The work of one step.
+
+    Attributes:
+        step: its number.
+        formed_s, start_s, end_s: when it was formed, begins and ends, in seconds.
+        prefill_tokens, decode_seqs, kv_tokens, attention_pairs: totals, see `StepTime.seconds`.
+        caught_up: requests whose prefill ends in this step, which samples a token for each.
+        admitted: requests taken from the waiting queue, in order, with their cached tokens.
+        preempted: requests sent back, in order.
+        chunks: prefill tokens by request.
+    """
+
+    __slots__ = (
+        "admitted",
+        "attention_pairs",
+        "caught_up",
+        "chunks",
+        "decode_seqs",
+        "end_s",
+        "formed_s",
+        "kv_tokens",
+        "preempted",
+        "prefill_tokens",
+        "start_s",
+        "step",
+    )
+
+    def __init__(self, step: int, formed_s: float) -> None:
+        self.step = step
+        self.formed_s = formed_s
+        self.start_s = formed_s
+        self.end_s = formed_s
+        self.prefill_tokens = 0
+        self.decode_seqs = 0
+        self.kv_tokens = 0
+        self.attention_pairs = 0
+        self.caught_up: list[EngineRequest] = []
+        self.admitted: list[tuple[EngineRequest, int]] = []
+        self.preempted: list[EngineRequest] = []
+        self.chunks: dict[EngineRequest, int] = {}
+
+    def __bool__(self) -> bool:
+        """Whether anything is computed."""
+        return self.decode_seqs > 0 or self.prefill_tokens > 0
+
+
+class BatchFormer:
+    """Forms one batch after the other from the running and the waiting requests.
+
+    Attributes:
+        running: in order of admission (the values are unused).
+        prefilling: the running requests that have not caught up, in order of admission.
+        decoding: the others.
+        settled: the next batch will contain just the decoding sequences, unless something happens: a request
+            arrives, ends or is promoted, or blocks run out.
+    """
+
+    def __init__(self, config: EngineConfig, queue: RankedQueue[EngineRequest]) -> None:
+        self.config = config
+        self.queue = queue
+        self.cache = (PrefixCache if config.enable_prefix_caching else KVCache)(
+            config.usable_blocks, config.block_size
+        )
+        self.running: dict[EngineRequest, None] = {}
+        self.prefilling: list[EngineRequest] = []
+        self.decoding = Decoding(config.block_size)
+        self.settled = False
+        self.preemptions = 0
+        self._block_size = config.block_size
+        self._victim_is_worst = queue.policy.victim == "worst"
+        self._watermark = config.watermark_blocks
+
+    def form(self, step: int, now_s: float) -> Batch:
+        """Form the batch of `step` (numbers ascend by 1), at `now_s` seconds."""
+        self.queue.begin_step(now_s)
+        decoding = self.decoding
+        if step - 1 in decoding.ending:
+            decoding.retire(step - 1)
+        batch = Batch(step, now_s)
+        config = self.config
+        threshold = config.long_prefill_token_threshold
+        if threshold and len(self.running) + len(self.queue) <= 1:
+            threshold = 0
+        budget = self._schedule_running(batch, config.max_num_batched_tokens, threshold)
+        if not batch.preempted:
+            self._schedule_waiting(batch, budget, threshold)
+        else:
+            self.settled = False
+        for request in batch.caught_up:
+            request.state = State.DECODE
+            decoding.join(request, step)
+        return batch
+
+    def finish(self, request: EngineRequest) -> None:
+        """Free a running request that has sampled its last token."""
+        del self.running[request]
+        tokens = request.prompt_tokens + request.output_tokens - 1
+        self.cache.release(request, tokens, tokens, for_good=True)
+
+    def withdraw(self, request: EngineRequest, next_step: int, in_flight: int) -> None:
+        """Abort a request; `next_step` is the next to be formed, `in_flight` see `_release`."""
+        if request.waiting:
+            self.queue.remove(request)
+            self.cache.release(request, 0, 0, for_good=True)
+            return
+        del self.running[request]
+        self._release(request, next_step, in_flight, for_good=True)
+        self.decoding.leave(request, next_step)
+        if request.state is State.PREFILL:
+            self.prefilling.remove(request)
+        request.last_step = -1
+
+    def _schedule_running(self, batch: Batch, budget: int, threshold: int) -> int:
+        """Schedule the running requests; returns the tokens left for waiting ones."""
+        decoding, cache = self.decoding, self.cache
+        sequences = decoding.count
+        blocks = decoding.due[batch.step % self._block_size]
+        chunks = []
+        left = budget - sequences
+        for request in self.prefilling:
+            tokens = request.prompt_tokens + request.generated - request.computed
+            if 0 < threshold < tokens:
+                tokens = threshold
+            if tokens > left:
+                if request is not next(reversed(self.running)):
+                    return self._schedule_one_by_one(batch, budget, threshold)
+                tokens = left
+            if tokens:
+                left -= tokens
+                blocks += self._new_blocks(request, tokens)
+                chunks.append((request, tokens))
+        if blocks > cache.free:
+            return self._schedule_one_by_one(batch, budget, threshold)
+        if blocks:
+            cache.take(blocks)
+        for request, tokens in chunks:
+            self._fill(request, tokens)
+        self._count_chunks(batch, chunks)
+        batch.decode_seqs = sequences
+        batch.kv_tokens = decoding.kv_tokens
+        decoding.kv_tokens += sequences
+        return left
+
+    def _schedule_one_by_one(self, batch: Batch, budget: int, threshold: int) -> int:
+        """The same where blocks or the budget do not suffice: in order, with preemption. O(running)."""
+        step, decoding, cache = batch.step, self.decoding, self.cache
+        order = list(self.running)
+        scheduled: dict[EngineRequest, int] = {}
+        place = 0
+        while place < len(order) and budget > 0:
+            request = order[place]
+            if request.state is State.DECODE:
+                if not request.decoding:
+                    place += 1
+                    continue
+                tokens = 1
+                blocks = int(request.residue == step % self._block_size)
+            else:
+                tokens = request.prompt_tokens + request.generated - request.computed
+                if 0 < threshold < tokens:
+                    tokens = threshold
+                tokens = min(tokens, budget)
+                blocks = self._new_blocks(request, tokens)
+            victim = None
+            while blocks > cache.free and victim is not request:
+                victim = worst(order, self.queue.key) if self._victim_is_worst else order[-1]
+                victim_place = order.index(victim) if self._victim_is_worst else len(order) - 1
+                del order[victim_place]
+                if victim_place < place:
+                    place -= 1
+                given = scheduled.pop(victim, 0)
+                budget += given
+                self._preempt(victim, batch, given)
+            if victim is request:
+                break
+            cache.take(blocks)
+            if request.state is State.PREFILL:
+                self._fill(request, tokens)
+            scheduled[request] = tokens
+            budget -= tokens
+            place += 1
+        self._count_chunks(batch, [item for item in scheduled.items() if item[0].state is State.PREFILL])
+        for request in order:
+            if request.decoding:
+                if request in scheduled:
+                    batch.decode_seqs += 1
+                    batch.kv_tokens += request.prompt_tokens + request.generated + step - 1 - request.joined
+                else:
+                    decoding.pause(request, step)
+        decoding.kv_tokens += batch.decode_seqs
+        return budget
+
+    def _schedule_waiting(self, batch: Batch, budget: int, threshold: int) -> None:
+        """Admit waiting requests, the head first, until the budget, a seat or the blocks end."""
+        config, queue, cache, running = self.config, self.queue, self.cache, self.running
+        block_size = self._block_size
+        self.settled = False
+        while queue:
+            if len(running) >= config.max_num_seqs:
+                self.settled = True
+                break
+            if budget <= 0:
+                break
+            request = queue.peek()
+            sequence = request.prompt_tokens + request.generated
+            hits = cache.lookup(request, sequence)
+            cached = hits * block_size
+            tokens = sequence - cached
+            if 0 < threshold < tokens:
+                tokens = threshold
+            if tokens > budget:
+                if not config.enable_chunked_prefill:
+                    break
+                tokens = budget
+            spare = cache.free - (self._watermark if running else 0) - cache.idle_hits + hits
+            blocks = -(-(cached + tokens) // block_size)
+            needed = -(-sequence // block_size) if config.scheduler_reserve_full_isl else blocks
+            if needed > spare or blocks > spare:
+                self.settled = not queue.policy.reorders_with_time
+                break
+            queue.pop()
+            running[request] = None
+            request.state = State.PREFILL
+            if request.first_scheduled_s < 0:
+                request.first_scheduled_s = batch.formed_s
+                request.cached_tokens = cached
+            cache.acquire(request, hits)
+            cache.take(blocks - hits)
+            request.computed = cached
+            request.blocks = hits
+            self._fill(request, tokens)
+            self.prefilling.append(request)
+            batch.admitted.append((request, cached))
+            budget -= tokens
+            self._count_chunks(batch, ((request, tokens),))
+        else:
+            self.settled = True
+        if self.prefilling:
+            self.settled = False
+
+    def _new_blocks(self, request: EngineRequest, tokens: int) -> int:
+        return -(-(request.computed + tokens) // self._block_size) - request.blocks
+
+    def _fill(self, request: EngineRequest, tokens: int) -> None:
+        """The chunk's blocks are the request's, and can be found from now on."""
+        end = request.computed + tokens
+        request.blocks = -(-end // self._block_size)
+        self.cache.fill(request, request.blocks, end)
+
+    def _count_chunks(
+        self, batch: Batch, chunks: list[tuple[EngineRequest, int]] | tuple[tuple[EngineRequest, int]]
+    ) -> None:
+        """Add prefill chunks to the batch and advance their requests."""
+        for request, tokens in chunks:
+            start = request.computed
+            end = request.computed = start + tokens
+            batch.chunks[request] = tokens
+            batch.prefill_tokens += tokens
+            batch.attention_pairs += tokens * start + tokens * (tokens + 1) // 2
+            if start < request.computed_peak:
+                request.recomputed_tokens += min(end, request.computed_peak) - start
+            if end == request.prompt_tokens + request.generated:
+                batch.caught_up.append(request)
+                self.prefilling.remove(request)
+
+    def _preempt(self, request: EngineRequest, batch: Batch, scheduled: int) -> None:
+        """Send a running request back; `scheduled` tokens of it were already in this batch."""
+        step = batch.step
+        del self.running[request]
+        computed = self._release(request, step, step - 1, for_good=False, scheduled=scheduled)
+        if request.state is State.PREFILL:
+            self.prefilling.remove(request)
+        else:
+            self.decoding.leave(request, step)
+            request.generated += step - request.joined
+            if request.last_step >= step:
+                request.last_step = -1
+        request.computed_peak = max(request.computed_peak, computed)
+        request.computed = 0
+        request.state = State.WAITING
+        request.preemptions += 1
+        self.preemptions += 1
+        batch.preempted.append(request)
+        self.queue.add(request)
+
+    def _release(
+        self, request: EngineRequest, step: int, in_flight: int, for_good: bool, scheduled: int = 0
+    ) -> int:
+        """Free a running request's blocks before `step` is formed; returns the tokens it had computed.
+
+        Under async scheduling the token of step `in_flight` is not known yet, so the last block is not findable
+        even if it is full; in step order, what was scheduled in the batch being formed (`scheduled`) counts.
+        """
+        if request.state is State.PREFILL:
+            computed = request.computed
+            tokens = full_tokens = computed + scheduled
+        else:
+            last = min(step - 1, request.last_step)
+            computed = request.prompt_tokens + request.generated + last - request.joined
+            tokens = full_tokens = computed + scheduled
+            caught_up = request.prompt_tokens + request.generated
+            unknown = not (request.idle_from <= in_flight <= request.idle_to)
+            if self.config.async_scheduling and unknown and tokens > caught_up:
+                full_tokens -= 1
+        self.cache.release(request, tokens, full_tokens, for_good)
+        return computed
