@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from parsim.engine.config import EngineConfig
 from validate.parity.case import Case, CaseRequest
 from validate.parity.tokens import prompt_token_ids
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 TINY_MODEL = Path(__file__).with_name("tiny_model")
 """A model folder that holds a config.json and nothing else: two Llama layers, as numbers."""
+
+PARS_SCHEDULER = "parsim.scheduler.vllm.ParsScheduler"
 
 BlockHasher = Callable[[Any], list[Any]]
 
@@ -35,6 +38,21 @@ def bare_scheduler(case: Case) -> tuple[Scheduler, BlockHasher | None]:
     vLLM's own class serves first come first served; every other policy (and `case.adapter`) runs
     `ParsScheduler`.
     """
+    policy = case.policy
+    if policy.order == "fcfs" and policy.victim == "last" and not case.adapter:
+        return assemble(case.engine, None, {})
+    settings = {
+        "policy": policy.name,
+        "starvation_threshold_s": policy.starvation_threshold_s,
+        "victim": policy.victim,
+    }
+    return assemble(case.engine, PARS_SCHEDULER, settings)
+
+
+def assemble(
+    engine: EngineConfig, scheduler_cls: str | None, settings: dict[str, object]
+) -> tuple[Scheduler, BlockHasher | None]:
+    """A scheduler of this class (None: vLLM's own choice) with `settings` as parsim's `additional_config`."""
     quiet_vllm()
     import torch
     from vllm.config import CacheConfig, DeviceConfig, ModelConfig, SchedulerConfig, VllmConfig
@@ -42,8 +60,6 @@ def bare_scheduler(case: Case) -> tuple[Scheduler, BlockHasher | None]:
     from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
     from vllm.v1.structured_output import StructuredOutputManager
 
-    engine, policy = case.engine, case.policy
-    own = policy.order == "fcfs" and policy.victim == "last" and not case.adapter
     config = VllmConfig(
         model_config=ModelConfig(
             model=str(TINY_MODEL),
@@ -61,19 +77,13 @@ def bare_scheduler(case: Case) -> tuple[Scheduler, BlockHasher | None]:
             long_prefill_token_threshold=engine.long_prefill_token_threshold,
             watermark=engine.watermark,
             scheduler_reserve_full_isl=engine.scheduler_reserve_full_isl,
-            scheduler_cls=None if own else "parsim.scheduler.vllm.ParsScheduler",
+            scheduler_cls=scheduler_cls,
         ),
         cache_config=CacheConfig(
             block_size=engine.block_size, enable_prefix_caching=engine.enable_prefix_caching
         ),
         device_config=DeviceConfig("cpu"),
-        additional_config={
-            "parsim": {
-                "policy": policy.name,
-                "starvation_threshold_s": policy.starvation_threshold_s,
-                "victim": policy.victim,
-            }
-        },
+        additional_config={"parsim": settings},
     )
     # The CPU platform turns async scheduling off; the scheduler itself knows no device.
     config.scheduler_config.async_scheduling = engine.async_scheduling

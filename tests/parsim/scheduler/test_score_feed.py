@@ -1,0 +1,117 @@
+"""A scorer that fails, blocks or answers nonsense never reaches the scheduler as an error."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from parsim.scheduler import scoring
+from parsim.scheduler.scoring import FAILURES_IN_A_ROW, ScoreFeed, finite, load_scorer
+
+LOG = logging.getLogger("test.scoring")
+
+
+class Stub:
+    """A scorer whose answers and failures the test sets."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.ready: dict[str, Any] = {}
+        self.error: Exception | None = None
+        self.sleep_s = 0.0
+
+    def submit(self, request_id: str, prompt_token_ids: Sequence[int]) -> None:
+        self.asked.append(request_id)
+        time.sleep(self.sleep_s)
+        if self.error:
+            raise self.error
+
+    def poll(self) -> Mapping[str, float]:
+        if self.error:
+            raise self.error
+        ready, self.ready = self.ready, {}
+        return ready
+
+    def close(self) -> None:
+        if self.error:
+            raise self.error
+
+
+def stub_factory(model: str) -> Stub:
+    assert model == "the-model"
+    return Stub()
+
+
+def test_failures_are_counted_logged_once_and_end_in_giving_up(caplog: pytest.LogCaptureFixture) -> None:
+    stub = Stub()
+    feed = ScoreFeed(stub, LOG)
+    stub.error = RuntimeError("no weights")
+    for number in range(FAILURES_IN_A_ROW - 1):
+        feed.submit(f"r{number}", [1])
+    assert not feed.given_up
+    assert feed.poll() == {}
+    assert feed.given_up and feed.failures == FAILURES_IN_A_ROW
+    feed.submit("later", [1])
+    assert "later" not in stub.asked
+    feed.close()
+    messages = [record.getMessage() for record in caplog.records]
+    assert sum("no weights" in message for message in messages) == 1
+    assert sum("given up" in message for message in messages) == 1
+
+
+def test_a_success_between_failures_keeps_the_scorer() -> None:
+    stub = Stub()
+    feed = ScoreFeed(stub, LOG)
+    for number in range(3 * FAILURES_IN_A_ROW):
+        stub.error = RuntimeError("now and then") if number % 2 else None
+        feed.submit(f"r{number}", [1])
+    assert not feed.given_up
+    assert feed.failures == 3 * FAILURES_IN_A_ROW // 2
+
+
+def test_a_scorer_that_blocks_the_scheduler_counts_as_failing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scoring, "BLOCKING_LIMIT_S", 0.001)
+    stub = Stub()
+    stub.sleep_s = 0.01
+    feed = ScoreFeed(stub, LOG)
+    for number in range(FAILURES_IN_A_ROW):
+        feed.submit(f"r{number}", [1])
+    assert feed.given_up
+
+
+def test_answers_that_are_no_finite_number_are_dropped() -> None:
+    stub = Stub()
+    feed = ScoreFeed(stub, LOG)
+    stub.ready = {"a": 1.5, "b": float("nan"), "c": "long", "d": "2"}
+    assert feed.poll() == {"a": 1.5, "d": 2.0}
+    assert feed.failures == 2
+
+
+def test_finite() -> None:
+    assert [finite(raw) for raw in (3, "4.5", None, "x", float("inf"), [1])] == [
+        3.0,
+        4.5,
+        None,
+        None,
+        None,
+        None,
+    ]
+
+
+def test_load_scorer_calls_the_factory_with_the_model() -> None:
+    assert isinstance(load_scorer(f"{__name__}:stub_factory", "the-model"), Stub)
+
+
+@pytest.mark.parametrize("path", ["nowhere.at.all:x", f"{__name__}:missing", "no_colon", ""])
+def test_load_scorer_names_a_path_that_leads_nowhere(path: str) -> None:
+    with pytest.raises(ValueError, match=r"is not 'package\.module:name'"):
+        load_scorer(path, "the-model")
+
+
+def test_load_scorer_names_missing_methods() -> None:
+    with pytest.raises(ValueError, match="has no submit, poll, close"):
+        load_scorer("builtins:str", "the-model")
