@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from typing import Any
 
 from parsim.engine.kv_cache import KVCache
 from parsim.engine.request import EngineRequest
+
+
+_NOTHING: list[Any] = []
+"""What a lookup found when there was nothing to look for; never appended to."""
 
 
 class SharedBlock:
@@ -63,12 +68,15 @@ class PrefixCache(KVCache):
 
     def lookup(self, request: EngineRequest, tokens: int) -> int:
         """See `KVCache.lookup`; blocks found are remembered for `acquire`."""
-        limit = (tokens - 1) // self.block_size
-        hits = 0
-        idle = 0
         prefix = request.prefix
+        self._found = found = _NOTHING
+        self._plan = _NOTHING
+        self.idle_hits = hits = idle = 0
+        if not prefix and not request.extents:
+            return 0
         self._found = found = []
         self._plan = []
+        limit = (tokens - 1) // self.block_size
         if prefix:
             copies = self._copies
             for key in prefix[:limit]:
@@ -136,6 +144,8 @@ class PrefixCache(KVCache):
     def fill(self, request: EngineRequest, blocks: int, tokens: int) -> None:
         """See `KVCache.fill`; full blocks can be found at once, also in the same step."""
         prefix = request.prefix
+        if not prefix:
+            return
         shared = request.shared
         if len(shared) < len(prefix):
             shared.extend(SharedBlock(key) for key in prefix[len(shared) : blocks])
