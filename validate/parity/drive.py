@@ -172,18 +172,21 @@ class _VirtualCore:
                 sampled[-1].append(sampled_token_id(index, request.num_prompt_tokens, self.sampled[index]))
                 self.sampled[index] += 1
         duration_s = self.case.engine.step_time.seconds(prefill, decode, kv, pairs) if scheduled else 0.0
-        self.device_free_s = max(self.device_free_s, self.now_s) + duration_s
+        start_s = max(self.device_free_s, self.now_s)
+        self.device_free_s = start_s + duration_s
         if scheduled or self.preempted:
             self.log.steps.append(
                 Step(
                     formed_s=self.now_s,
-                    duration_s=duration_s,
+                    start_s=start_s,
+                    end_s=self.device_free_s,
                     scheduled=tuple(scheduled.items()),
                     admitted=tuple(admitted),
                     preempted=tuple(self.preempted),
                     free_blocks=self.scheduler.kv_cache_manager.block_pool.get_num_free_blocks(),
                     running=len(self.scheduler.running),
                     waiting=len(self.scheduler.waiting) + len(self.scheduler.kv_holding_waiting),
+                    totals=(prefill, decode, kv, pairs),
                 )
             )
         return _Batch(output, sampled, self.device_free_s)

@@ -10,23 +10,26 @@ class Step:
     """One decision of the scheduler.
 
     Attributes:
-        formed_s: when the batch was formed, seconds. With async scheduling this precedes the execution.
-        duration_s: how long the device works on it, seconds; 0 for a batch without tokens.
+        formed_s: when the batch was formed, seconds.
+        start_s, end_s: when the device works on it, seconds; with async scheduling later than `formed_s`.
         scheduled: (request id, tokens) in the order in which the scheduler placed them.
         admitted: (request id, tokens found in the prefix cache) for each request that left the queue.
         preempted: request ids in the order in which they lost their blocks.
         free_blocks: blocks of the pool that are free after the decision.
         running, waiting: requests in either state after the decision.
+        totals: prefill tokens, decoding sequences, their KV tokens, attention pairs (`StepTime.seconds`).
     """
 
     formed_s: float
-    duration_s: float
+    start_s: float
+    end_s: float
     scheduled: tuple[tuple[str, int], ...]
     admitted: tuple[tuple[str, int], ...]
     preempted: tuple[str, ...]
     free_blocks: int
     running: int
     waiting: int
+    totals: tuple[int, int, int, int]
 
 
 @dataclass(slots=True)
