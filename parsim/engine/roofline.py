@@ -6,14 +6,14 @@ from parsim.engine.config import EngineConfig
 from parsim.engine.hardware import GPUS, MODELS, Gpu, ModelShape
 from parsim.engine.step_time import StepTime
 
-GPU_MEMORY_UTILIZATION = 0.9
-"""vLLM's share of the card's memory before 0.32 raised it to 0.92; operators who copy settings still use 0.9."""
+GPU_MEMORY_UTILIZATION = 0.92
+"""vLLM 0.32's default share of the card's memory."""
 
 RESERVED_BYTES = 1.25e9
 """Activations, CUDA graphs and the context beside weights and KV cache.
 
-A vLLM recording on an RTX 4090 with Llama-3.1-8B and a budget of 2048 tokens (LLMServingSim's repository) resolved
-2,588 blocks: 0.9 * 25.25 GB - 16.06 GB of weights - 5.43 GB of KV cache leaves 1.24 GB."""
+A vLLM 0.19 recording on an RTX 4090 with Llama-3.1-8B and a budget of 2048 tokens (LLMServingSim's repository) resolved
+2,588 blocks at 90%: 0.9 * 25.25 GB - 16.06 GB of weights - 5.43 GB of KV cache leaves 1.24 GB."""
 
 BANDWIDTH_EFFICIENCY = 0.9
 """Share of the datasheet's bandwidth that weight and KV reads reach: assumed."""

@@ -1,0 +1,183 @@
+"""One run: a trace on an engine under a policy."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from traces.errors import UserError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from parsim.engine.config import EngineConfig
+    from parsim.engine.request import EngineRequest
+    from parsim.scheduler.policy import Policy
+    from traces import Trace
+
+Steps = Literal["none", "log", "detail"]
+
+
+@dataclass(frozen=True)
+class Run:
+    """What came out.
+
+    Attributes:
+        requests: one row a request in trace order: request_id, arrival_s, first_scheduled_s, first_token_s, finish_s
+            (null if rejected), prompt_tokens, output_tokens, cached_tokens, preemptions, recomputed_tokens, score
+            (null if the policy has none), promoted, rejected (the reason, or null), and client_id if the trace
+            has it.
+        steps: one row a step (see `StepLog`), if asked for.
+        metadata: policy, engine, load, seed, emulated and reached tau, steps, mean_kv_usage, cpu_s of the run.
+    """
+
+    requests: pl.DataFrame
+    steps: pl.DataFrame | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+def simulate(
+    trace: Trace,
+    engine: EngineConfig,
+    policy: Policy,
+    *,
+    load: float = 1.0,
+    seed: int = 0,
+    emulate: Mapping[str, float] | None = None,
+    steps: Steps = "none",
+) -> Run:
+    """Replay a trace on an engine under a policy.
+
+    Args:
+        trace: requests in order of arrival.
+        engine: settings and step time.
+        policy: see `parsim.scheduler.policy`.
+        load: arrivals come this many times faster.
+        seed: of emulated scores; the engine itself is deterministic.
+        emulate: Kendall tau-b by policy name, for policies whose predictor is to be emulated.
+        steps: record no steps, their totals, or also every request in them.
+
+    Raises:
+        UserError: the trace lacks the policy's scores, is empty, or its hashes do not fit the block size.
+    """
+    import simpy
+
+    from parsim.engine.engine import Engine
+    from parsim.engine.step_log import StepLog
+
+    if emulate and policy.name in emulate:
+        policy = policy.emulated(emulate[policy.name])
+    if not load > 0 or load == float("inf"):
+        raise UserError(f"load {load:g}: must be a finite number above 0")
+    if not len(trace):
+        raise UserError(f"trace {trace.name}: holds no requests; nothing to simulate")
+    scores, reached_tau = _scores(trace, policy, seed)
+    requests = _requests(trace, engine, scores, load)
+    log = None if steps == "none" else StepLog(detail=steps == "detail")
+    began = time.process_time()
+    env = simpy.Environment()
+    run = Engine(env, engine, policy, requests, observer=log)
+    env.run()
+    cpu_s = time.process_time() - began
+    capacity = run.busy_s * engine.usable_blocks
+    return Run(
+        requests=_outcome(trace, requests, scores),
+        steps=log.frame() if log else None,
+        metadata={
+            "trace": trace.name,
+            "policy": policy.name,
+            "policy_label": policy.label,
+            "order": policy.order,
+            "victim": policy.victim,
+            "starvation_threshold_s": policy.starvation_threshold_s,
+            "emulated_tau": policy.emulated_tau,
+            "reached_tau": reached_tau,
+            "engine": engine.model_dump(mode="json"),
+            "load": load,
+            "seed": seed,
+            "steps": run.step,
+            "busy_s": run.busy_s,
+            "mean_kv_usage": run.used_block_s / capacity if capacity else 0.0,
+            "cpu_s": cpu_s,
+        },
+    )
+
+
+def score_problem(trace: Trace, policy: Policy) -> str | None:
+    """Why the trace cannot be ordered by the policy, with the mend; None if it can."""
+    column = policy.score
+    if column is None or column in trace.frame.columns:
+        return None
+    name = column.removeprefix("score.")
+    have = ", ".join(trace.score_names) or "none"
+    return (
+        f"policy {policy.name} needs the column {column}, which trace {trace.name} lacks (scores there: {have}); "
+        f"make it with `python -m parsim score {name} TRACE OUT` or stand in an emulated predictor with "
+        f"`--emulate {policy.name}=TAU`"
+    )
+
+
+def _scores(trace: Trace, policy: Policy, seed: int) -> tuple[pl.Series | None, float | None]:
+    """The score column of a policy and, where the scores are emulated, the tau-b they reach."""
+    import polars as pl
+
+    from parsim.emulation import emulate_scores
+
+    if policy.emulated_tau is not None:
+        scores, tau = emulate_scores(trace.frame["output_tokens"].to_numpy(), policy.emulated_tau, seed)
+        return pl.Series("score", scores), tau
+    problem = score_problem(trace, policy)
+    if problem:
+        raise UserError(problem)
+    return (None if policy.score is None else trace.frame[policy.score].cast(pl.Float64)), None
+
+
+def _requests(
+    trace: Trace, engine: EngineConfig, scores: pl.Series | None, load: float
+) -> list[EngineRequest]:
+    from parsim.engine.prefix_cache import PrefixIds
+    from parsim.engine.request import EngineRequest
+
+    frame = trace.frame
+    columns: list[Any] = [
+        range(frame.height),
+        frame["request_id"].to_list(),
+        (frame["arrival_s"] / load).to_list(),
+        frame["prompt_tokens"].to_list(),
+        frame["output_tokens"].to_list(),
+        [None] * frame.height if scores is None else scores.to_list(),
+    ]
+    hash_block_size = trace.hash_block_size
+    if engine.enable_prefix_caching and hash_block_size is not None:
+        try:
+            ids = PrefixIds(engine.block_size, hash_block_size)
+        except ValueError as error:
+            raise UserError(f"trace {trace.name}: {error}; change block_size or switch prefix caching off") from error
+        columns.append([ids.of(hashes or []) for hashes in frame["prefix_hashes"].to_list()])
+    return [EngineRequest(*row) for row in zip(*columns, strict=True)]
+
+
+def _outcome(trace: Trace, requests: list[EngineRequest], scores: pl.Series | None) -> pl.DataFrame:
+    import polars as pl
+
+    times = ("first_scheduled_s", "first_token_s", "finish_s")
+    counts = ("cached_tokens", "preemptions", "recomputed_tokens")
+    outcome = pl.DataFrame(
+        {
+            "request_id": trace.frame["request_id"],
+            "arrival_s": [request.arrival_s for request in requests],
+            **{name: [getattr(request, name) for request in requests] for name in times},
+            "prompt_tokens": trace.frame["prompt_tokens"],
+            "output_tokens": trace.frame["output_tokens"],
+            **{name: [getattr(request, name) for request in requests] for name in counts},
+            "score": pl.Series(scores if scores is not None else [None] * len(requests), dtype=pl.Float64),
+            "promoted": [request.promoted for request in requests],
+            "rejected": [request.rejected or None for request in requests],
+        },
+        schema_overrides={"rejected": pl.String},
+    ).with_columns(pl.when(pl.col(name) >= 0).then(pl.col(name)).alias(name) for name in times)
+    if "client_id" in trace.frame.columns:
+        outcome = outcome.with_columns(trace.frame["client_id"])
+    return outcome
