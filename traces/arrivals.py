@@ -56,7 +56,7 @@ class Arrivals:
             raise UserError(f"arrival process burst: n is {self.settings['n']:g}, must be a whole number")
 
     def __str__(self) -> str:
-        return f"{self.kind}({', '.join(f'{name}={value:g}' for name, value in self.settings.items())})"
+        return f"{self.kind}({', '.join(f'{name}={value:.15g}' for name, value in self.settings.items())})"
 
     def draw(self, n: int, seed: int) -> Times:
         """The first `n` arrival times in seconds, ascending; the first is 0."""

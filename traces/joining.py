@@ -30,7 +30,7 @@ def join(
         seed: of the rows' order and of the process; same seed, same trace.
         n: requests; default: all rows of the corpus, or as many as the recorded arrivals if those are fewer.
         replace: draw rows with replacement; default: only if `n` exceeds the corpus. A repeated row's
-            `request_id` gets `#2`, `#3`, ...
+            `request_id` gets `~2`, `~3`, ...
         metadata: provenance of the corpus.
 
     Raises:
@@ -58,9 +58,7 @@ def join(
     keep = [c for c in (*REQUIRED, *OPTIONAL) if c in corpus.columns and c != "arrival_s"]
     scores = [c for c in corpus.columns if c.startswith(SCORE_PREFIX)]
     frame = corpus.select(*keep, *scores).with_columns(pl.col("request_id").cast(pl.String))[rows]
-    repeat = pl.int_range(pl.len()).over("request_id") + 1
-    again = pl.when(repeat > 1).then(pl.format("{}#{}", "request_id", repeat)).otherwise("request_id")
-    frame = frame.with_columns(again.alias("request_id"), arrival_s=pl.Series(times))
+    frame = frame.with_columns(_unique_ids() if replace else pl.col("request_id"), arrival_s=pl.Series(times))
     recipe = {
         "arrivals": arrivals.name if isinstance(arrivals, Trace) else str(arrivals),
         "seed": seed,
@@ -75,6 +73,13 @@ def join(
             "recipe": json.dumps({"kind": "join", "recorded_arrivals": recorded, **recipe}),
         },
     )
+
+
+def _unique_ids() -> pl.Expr:
+    """`request_id` with `~2`, `~3`, ... on a row's second and later draws, whatever mark it had before."""
+    own = pl.col("request_id").str.replace(r"~\d+$", "")
+    count = pl.int_range(pl.len()).over(own) + 1
+    return pl.when(count > 1).then(pl.format("{}~{}", own, count)).otherwise(own).alias("request_id")
 
 
 def _times(arrivals: Arrivals | Trace, n: int, seed: int) -> np.ndarray:

@@ -4,14 +4,44 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from traces.checks import checked
+import polars as pl
+
+from traces.checks import Draft, checked
+from traces.corpus import Corpus
 from traces.errors import UserError
-from traces.readers import azure, mooncake, plain
-from traces.readers.format import Format, detect
+from traces.readers import (
+    azure,
+    bailian,
+    burstgpt,
+    mooncake,
+    plain,
+    prompts,
+    servingsim,
+    sharegpt,
+    vidur,
+    vllm_bench,
+)
+from traces.readers.format import Format, detect, nearest
 from traces.readers.source import Source
 from traces.trace import Trace
 
-FORMATS: dict[str, Format] = {module.FORMAT.name: module.FORMAT for module in (plain, azure, mooncake)}
+FORMATS: dict[str, Format] = {
+    form.name: form
+    for form in (
+        plain.FORMAT,
+        azure.FORMAT,
+        burstgpt.FORMAT,
+        mooncake.FORMAT,
+        bailian.FORMAT,
+        sharegpt.FORMAT,
+        vllm_bench.FORMAT,
+        vidur.FORMAT,
+        vidur.LENGTHS_FORMAT,
+        servingsim.FORMAT,
+        prompts.FORMAT,
+        prompts.MODELS_FORMAT,
+    )
+}
 
 
 def choose(source: Source, name: str | None) -> Format:
@@ -44,12 +74,46 @@ def read_trace(path: str | Path, format: str | None = None, *, skip_bad: bool = 
     source = Source(path)
     form = choose(source, format)
     if not form.has_arrivals:
+        absent = f"no column arrival_s{nearest(source.columns)}: " if form.by_model else ""
         raise UserError(
-            f"{source.path}: {form.title} has lengths but no arrival times; give it some: "
+            f"{source.path}: {absent}{form.title}, lengths without arrival times; give it some: "
             f"`python -m traces join {source.path} --arrivals 'poisson(rate=10)' --out trace.parquet`"
         )
-    draft = form.read(source)
+    return Trace(*_read(source, form, form.read(source), skip_bad))
+
+
+def has_arrivals(path: str | Path, format: str | None = None) -> bool:
+    """Whether the file holds a trace; False for a corpus."""
+    return choose(Source(path), format).has_arrivals
+
+
+def read_corpus(
+    path: str | Path, model: str | None = None, format: str | None = None, *, skip_bad: bool = False
+) -> Corpus:
+    """Read prompts and lengths to be joined with arrivals from elsewhere; a trace's own arrivals are left
+    out.
+
+    Args:
+        path: a file in any of `FORMATS`.
+        model: whose response lengths, where the corpus has several models'.
+        format: its format's name; told from the content when None.
+        skip_bad: drop rows that break the schema and note them, rather than raise.
+
+    Raises:
+        UserError: the file cannot be read, has bad rows, or lacks that model.
+    """
+    source = Source(path)
+    form = choose(source, format)
+    if model is not None and not form.by_model:
+        raise UserError(f"{source.path}: {form.title} has one length a request; leave --model out")
+    draft = form.read(source, model) if form.by_model else form.read(source)
+    frame, metadata = _read(source, form, draft, skip_bad)
+    return Corpus(frame.drop("arrival_s", strict=False), metadata)
+
+
+def _read(source: Source, form: Format, draft: Draft, skip_bad: bool) -> tuple[pl.DataFrame, dict[str, str]]:
+    """Checked rows, and the metadata with the reader's notes."""
     frame, notes = checked(draft, str(source.path), source.where, skip_bad=skip_bad)
     metadata = {"name": source.path.name.split(".")[0], "format": form.name, **draft.metadata}
     kept = "; ".join(part for part in (metadata.get("notes", ""), *notes) if part)
-    return Trace(frame, {**metadata, "notes": kept} if kept else metadata)
+    return frame, {**metadata, "notes": kept} if kept else metadata

@@ -25,20 +25,28 @@ class Format:
         required: columns or keys that it cannot do without.
         read: makes the draft of a trace; it may rely on the required columns.
         has_arrivals: False for lengths or prompts alone: a corpus, which cannot be replayed by itself.
+        by_model: `read` takes a second argument, the model whose lengths are meant.
+        telltale: a column that gives the format away even where required ones are missing.
+        hint: how the program behind the format is made to write what is missing.
     """
 
     name: str
     title: str
     kinds: tuple[str, ...]
     required: tuple[str, ...]
-    read: Callable[[Source], Draft]
+    read: Callable[..., Draft]
     has_arrivals: bool = True
+    by_model: bool = False
+    telltale: str | None = None
+    hint: str | None = None
 
     def missing(self, columns: Sequence[str]) -> list[str]:
         return [column for column in self.required if column not in columns]
 
     def likeness(self, columns: Sequence[str]) -> float:
         """Mean over the required columns of the similarity to the nearest column found, 0 to 1."""
+        if self.telltale in columns:
+            return 1.0
         best = [
             max((SequenceMatcher(None, want.lower(), have.lower()).ratio() for have in columns), default=0.0)
             for want in self.required
@@ -52,18 +60,19 @@ class Format:
             raise UserError(f"{source.path}: is {source.kind.upper()}, but format {self.name} is {kinds}")
         missing = self.missing(source.columns)
         if missing:
-            lacks = ", ".join(_with_nearest(name, source.columns) for name in missing)
+            lacks = ", ".join(name + nearest(source.columns, name) for name in missing)
             found = ", ".join(source.columns[:12]) or "none"
             raise UserError(
                 f"{source.path}: no column {lacks}; found: {found}; "
-                f"rename it, or choose another --format than {self.name}"
+                f"{self.hint or f'rename it, or choose another --format than {self.name}'}"
             )
 
 
-def _with_nearest(name: str, columns: Sequence[str]) -> str:
+def nearest(columns: Sequence[str], name: str = "arrival_s") -> str:
+    """ " (nearest: COLUMN)", or nothing where no column's name is like it."""
     lower = {column.lower(): column for column in columns}
     near = get_close_matches(name.lower(), list(lower), n=1)
-    return f"{name} (nearest: {lower[near[0]]})" if near else name
+    return f" (nearest: {lower[near[0]]})" if near else ""
 
 
 def detect(source: Source, formats: Sequence[Format]) -> Format:

@@ -8,7 +8,7 @@ import gzip
 import io
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
@@ -104,6 +104,8 @@ class Source:
         if self.kind == "csv":
             with self.text() as file:
                 return [name.strip() for name in next(csv.reader(file), [])]
+        if self.kind == "json":
+            return list(self.json if isinstance(self.json, dict) else self.json[0])
         return list(self.first_object or {})
 
     def csv(self, columns: Sequence[str]) -> pl.DataFrame:
@@ -150,7 +152,7 @@ class Source:
                     return UserError(f"{self.path}: line {number} is not UTF-8 text; save the file as UTF-8")
         return UserError(f"{self.path}: is not UTF-8 text; save the file as UTF-8")
 
-    def jsonl(self, schema: dict[str, pl.DataType]) -> pl.DataFrame:
+    def jsonl(self, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
         """The named fields in the given types (null where absent), with `row` numbering the objects from 0.
 
         Numbers are asked for as text, so that a bad value is a bad row and not an unreadable file.
@@ -163,7 +165,7 @@ class Source:
         except (pl.exceptions.PolarsError, UnicodeDecodeError) as error:
             raise self._jsonl_fault(schema, error) from None
 
-    def _jsonl_fault(self, schema: dict[str, pl.DataType], error: Exception) -> UserError:
+    def _jsonl_fault(self, schema: Mapping[str, pl.DataType], error: Exception) -> UserError:
         """The line at which the JSON text breaks, or the value that is not of its type."""
         try:
             with self.text() as file:
@@ -175,15 +177,16 @@ class Source:
             return self._not_utf8()
         return UserError(f"{self.path}: is not readable JSONL ({_brief(error)}); mend the file")
 
+    @cached_property
     def json(self) -> Any:
-        """The whole file as one JSON value.
+        """The whole file as one JSON value: an object, or a list of objects.
 
         Raises:
             UserError: it is not complete JSON; the line is named.
         """
         try:
             with self.text() as file:
-                return json.load(file)
+                value = json.load(file)
         except json.JSONDecodeError as error:
             hint = (
                 "holds more than one result"
@@ -195,6 +198,9 @@ class Source:
             ) from None
         except UnicodeDecodeError:
             raise self._not_utf8() from None
+        if not isinstance(value, dict) and not (value and all(isinstance(item, dict) for item in value)):
+            raise UserError(f"{self.path}: expected a JSON object or a list of objects; check the file")
+        return value
 
     def parquet(self, columns: Sequence[str]) -> pl.DataFrame:
         """The named columns, with `row` numbering the rows from 0."""
@@ -241,7 +247,7 @@ def _jsonl_lines(file: IO[str]) -> Any:
     return (number for number, line in enumerate(file, start=1) if line.strip())
 
 
-def _line_fault(line: str, schema: dict[str, pl.DataType]) -> str | None:
+def _line_fault(line: str, schema: Mapping[str, pl.DataType]) -> str | None:
     """Why one line of JSONL cannot be read in the schema; None if it can."""
     try:
         record = json.loads(line)  # Python's reader takes NaN and Infinity, which JSON does not have
