@@ -62,7 +62,10 @@ def _catalogue() -> dict[str, Metric]:
         Metric("request_throughput", "requests/s", "completed / duration_s", "higher"),
         Metric("output_throughput", "tokens/s", "sum of output_tokens / duration_s", "higher"),
         Metric(
-            "total_token_throughput", "tokens/s", "sum of prompt_tokens + output_tokens / duration_s", "higher"
+            "total_token_throughput",
+            "tokens/s",
+            "sum of prompt_tokens + output_tokens / duration_s",
+            "higher",
         ),
         Metric("request_goodput", "requests/s", "requests within every given SLO / duration_s", "higher"),
         Metric("duration_s", "s", "last finish_s - first arrival_s"),
@@ -136,7 +139,9 @@ def summarize(
         *(_statistics(latency) for latency in LATENCIES if latency != "itl"),
         pl.col("queue_s").max().alias("max_wait_s"),
         (pl.col("output_tokens").sum() / duration).alias("output_throughput"),
-        ((pl.col("prompt_tokens") + pl.col("output_tokens")).sum() / duration).alias("total_token_throughput"),
+        ((pl.col("prompt_tokens") + pl.col("output_tokens")).sum() / duration).alias(
+            "total_token_throughput"
+        ),
         (slowdown.sum().pow(2) / (slowdown.pow(2).sum() * pl.len())).alias("jain_fairness_slowdown"),
         *(pl.col(name).sum() for name in ("preemptions", "recomputed_tokens", "cached_tokens", "promoted")),
         (pl.col("prompt_tokens") + pl.col("output_tokens") - pl.col("cached_tokens")).sum().alias("work"),

@@ -154,7 +154,9 @@ def _requests(
         try:
             ids = PrefixIds(engine.block_size, hash_block_size)
         except ValueError as error:
-            raise UserError(f"trace {trace.name}: {error}; change block_size or switch prefix caching off") from error
+            raise UserError(
+                f"trace {trace.name}: {error}; change block_size or switch prefix caching off"
+            ) from error
         columns.append([ids.of(hashes or []) for hashes in frame["prefix_hashes"].to_list()])
     return [EngineRequest(*row) for row in zip(*columns, strict=True)]
 

@@ -8,7 +8,6 @@ from typing import Any
 from parsim.engine.kv_cache import KVCache
 from parsim.engine.request import EngineRequest
 
-
 _NOTHING: list[Any] = []
 """What a lookup found when there was nothing to look for; never appended to."""
 

@@ -1,0 +1,309 @@
+"""`python -m parsim simulate` and `policies`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from traces.errors import UserError
+
+if TYPE_CHECKING:
+    from parsim.scheduler.policy import Policy
+    from parsim.simulation import Run
+
+SHOWN = (
+    "completed",
+    "rejected",
+    "request_throughput",
+    "output_throughput",
+    "mean_per_token_latency_ms",
+    "p90_per_token_latency_ms",
+    "p99_per_token_latency_ms",
+    "mean_ttft_ms",
+    "p99_ttft_ms",
+    "mean_tpot_ms",
+    "mean_e2el_ms",
+    "p99_e2el_ms",
+    "mean_queue_ms",
+    "max_wait_s",
+    "preemptions",
+    "recomputed_tokens",
+    "promoted",
+    "mean_kv_usage",
+    "jain_fairness_slowdown",
+    "request_goodput",
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to an application."""
+    app.command("simulate")(simulate_command)
+    app.command("policies")(policies_command)
+
+
+def simulate_command(
+    trace: Annotated[str, typer.Argument(help="Trace file in any known format, or `bundled`.")],
+    policy: Annotated[
+        str, typer.Option(help="Name of a policy, or emulated(tau=T); see `policies`.")
+    ] = "fcfs",
+    engine: Annotated[
+        str, typer.Option(help="Preset MODEL-GPU, or a YAML or JSON file.")
+    ] = "llama-3.1-8b-a100-80g",
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change an engine field; repeatable."),
+    ] = None,
+    load: Annotated[float, typer.Option(help="Arrivals come this many times faster.")] = 1.0,
+    seed: Annotated[int, typer.Option(help="Seed of emulated scores.")] = 0,
+    emulate: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="POLICY=TAU", help="Emulate a policy's predictor at this Kendall tau-b; repeatable."
+        ),
+    ] = None,
+    starvation_threshold_s: Annotated[
+        str | None,
+        typer.Option(metavar="S|none", help="Seconds of waiting after which a request is promoted."),
+    ] = None,
+    victim: Annotated[str | None, typer.Option(metavar="last|worst", help="Who is preempted.")] = None,
+    slo: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME:MS", help="Limit for goodput: ttft, tpot or e2el in ms; repeatable."),
+    ] = None,
+    format_: Annotated[str | None, typer.Option("--format", help="Force the trace's format.")] = None,
+    steps: Annotated[Path | None, typer.Option(help="Write one row a step to this Parquet file.")] = None,
+    steps_detail: Annotated[
+        bool, typer.Option(help="With --steps: also the requests of every step.")
+    ] = False,
+    perfetto: Annotated[
+        Path | None, typer.Option(help="Write a trace for ui.perfetto.dev to this file.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write requests.parquet and metrics.json to this folder.")
+    ] = None,
+    json_: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object of metrics, nothing else.")
+    ] = False,
+) -> None:
+    """Replay one trace on one engine under one policy."""
+    from parsim.engine import load_engine
+    from parsim.metrics import summarize
+    from parsim.simulation import simulate
+    from traces import bundled_trace, read_trace
+
+    if steps_detail and steps is None:
+        raise UserError("--steps-detail: needs --steps FILE to write to")
+    limits = slo_limits(slo or [])
+    chosen = chosen_policy(policy, starvation_threshold_s, victim)
+    config = load_engine(engine, pairs("--set", set_ or []))
+    taus = {name: _tau(name, value) for name, value in pairs("--emulate", emulate or []).items()}
+    workload = bundled_trace() if trace == "bundled" else read_trace(trace, format=format_)
+    wanted = "detail" if steps_detail or perfetto else "log" if steps else "none"
+    run = simulate(workload, config, chosen, load=load, seed=seed, emulate=taus, steps=wanted)  # type: ignore[arg-type]
+    metrics = summarize(run.requests, limits, run.metadata["mean_kv_usage"])
+    if steps is not None:
+        _write_steps(run, steps, detail=steps_detail)
+    if perfetto is not None:
+        from parsim.report.perfetto import write_perfetto
+
+        write_perfetto(run, perfetto)
+    if out is not None:
+        _write_run(run, metrics, out)
+    if json_:
+        print(
+            _json(
+                {
+                    "policy": run.metadata["policy_label"],
+                    "reached_tau": run.metadata["reached_tau"],
+                    **metrics,
+                }
+            )
+        )
+    else:
+        _print(run, metrics)
+
+
+def policies_command() -> None:
+    """List the policies: order, score column, guard and victim."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from parsim.scheduler.policy import POLICIES
+
+    table = Table("policy", "order", "needs column", "guard", "victim", "what it does")
+    for policy in POLICIES.values():
+        guard = "-" if policy.starvation_threshold_s is None else f"{policy.starvation_threshold_s:g} s"
+        table.add_row(policy.name, policy.order, policy.score or "-", guard, policy.victim, policy.summary)
+    table.add_row(
+        "emulated(tau=T)",
+        "score",
+        "-",
+        "120 s",
+        "last",
+        "an oracle degraded to Kendall tau-b T: no real predictor",
+    )
+    Console().print(table)
+
+
+def chosen_policy(name: str, starvation_threshold_s: str | None, victim: str | None) -> Policy:
+    """A policy by name with guard and victim changed.
+
+    Raises:
+        UserError: no such policy, or a guard or victim that is none.
+    """
+    from parsim.scheduler.policy import parse_policy
+
+    try:
+        policy = parse_policy(name)
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    if starvation_threshold_s is not None:
+        policy = replace(policy, starvation_threshold_s=_threshold(starvation_threshold_s))
+    if victim is not None:
+        if victim not in ("last", "worst"):
+            raise UserError(f"--victim {victim!r}: must be last or worst")
+        policy = replace(policy, victim=victim)  # type: ignore[arg-type]
+    return policy
+
+
+def pairs(option: str, items: list[str]) -> dict[str, str]:
+    """`KEY=VALUE` items of an option.
+
+    Raises:
+        UserError: an item without `=`, or a key given twice.
+    """
+    found: dict[str, str] = {}
+    for item in items:
+        key, equals, value = item.partition("=")
+        if not equals or not key:
+            raise UserError(f"{option} {item!r}: expected KEY=VALUE")
+        if key in found:
+            raise UserError(f"{option} {key}: given twice")
+        found[key.strip()] = value.strip()
+    return found
+
+
+def slo_limits(items: list[str]) -> dict[str, float]:
+    """Limits in ms by latency name, from `NAME:MS` items (several may stand in one, apart by blanks).
+
+    Raises:
+        UserError: an unknown latency or a limit that is no number above 0.
+    """
+    from parsim.metrics import SLO_NAMES
+
+    limits: dict[str, float] = {}
+    for item in " ".join(items).split():
+        name, colon, text = item.partition(":")
+        if name not in SLO_NAMES or not colon:
+            raise UserError(f"--slo {item!r}: expected NAME:MS with NAME one of {', '.join(SLO_NAMES)}")
+        limits[name] = _number(f"--slo {name}", text)
+        if not limits[name] > 0:
+            raise UserError(f"--slo {name}: the limit must be above 0 ms (got {text!r})")
+    return limits
+
+
+def _tau(policy: str, text: str) -> float:
+    from parsim.scheduler.policy import POLICIES
+
+    if policy not in POLICIES:
+        raise UserError(f"--emulate {policy}: no such policy (choose from {', '.join(POLICIES)})")
+    tau = _number(f"--emulate {policy}", text)
+    if not -1.0 <= tau <= 1.0:
+        raise UserError(f"--emulate {policy}: tau must lie between -1 and 1 (got {text})")
+    return tau
+
+
+def _threshold(text: str) -> float | None:
+    if text.lower() == "none":
+        return None
+    value = _number("--starvation-threshold-s", text)
+    if value < 0:
+        raise UserError("--starvation-threshold-s: must be 0 or more seconds, or none")
+    return value
+
+
+def _number(option: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if value != value:
+        raise UserError(f"{option}: expected a number, got {text!r}")
+    return value
+
+
+def _write_steps(run: Run, path: Path, detail: bool) -> None:
+    from traces.atomic import replacing
+
+    assert run.steps is not None
+    frame = run.steps if detail else run.steps.drop("scheduled", "cached_tokens", strict=False)
+    with replacing(path) as temporary:
+        frame.write_parquet(temporary)
+
+
+def _write_run(run: Run, metrics: dict[str, float], folder: Path) -> None:
+    from traces.atomic import replacing
+
+    with replacing(folder / "requests.parquet") as temporary:
+        run.requests.write_parquet(temporary)
+    stable = {key: value for key, value in run.metadata.items() if key != "cpu_s"}
+    with replacing(folder / "metrics.json") as temporary:
+        temporary.write_text(_json({"metrics": metrics, "run": stable}) + "\n", encoding="utf-8")
+
+
+def _json(value: dict[str, Any]) -> str:
+    """Strict JSON: a number that is not finite becomes null."""
+    import json
+
+    def finite(item: Any) -> Any:
+        if isinstance(item, dict):
+            return {key: finite(inner) for key, inner in item.items()}
+        return None if isinstance(item, float) and not abs(item) < float("inf") else item
+
+    return json.dumps(finite(value), indent=2)
+
+
+def _print(run: Run, metrics: dict[str, float]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from parsim.metrics import METRICS
+
+    console = Console()
+    meta = run.metadata
+    table = Table(
+        "metric",
+        "value",
+        "unit",
+        title=f"{meta['trace']} on {meta['engine']['name']}: {meta['policy_label']}",
+    )
+    table.columns[1].justify = "right"
+    for name in SHOWN:
+        if name in metrics:
+            table.add_row(
+                name,
+                f"{metrics[name]:,.4g}" if metrics[name] < 1e4 else f"{metrics[name]:,.0f}",
+                METRICS[name].unit,
+            )
+    console.print(table)
+    step_time = meta["engine"]["step_time"]
+    console.print(
+        f"step time: {step_time['source']} - {step_time['provenance']}", style="dim", highlight=False
+    )
+    if meta["reached_tau"] is not None:
+        console.print(
+            f"scores are emulated: tau_b {meta['reached_tau']:.3f} reached, {meta['emulated_tau']:.3f} asked",
+            style="yellow",
+            highlight=False,
+        )
+    refused = run.requests.filter(run.requests["rejected"].is_not_null())
+    if refused.height:
+        console.print(f"rejected: {refused.height} of {run.requests.height}; the first:", style="yellow")
+        for row in refused.head(5).iter_rows(named=True):
+            console.print(f"  {row['request_id']}: {row['rejected']}", highlight=False)
+    console.print(
+        f"{meta['steps']:,} steps simulated in {meta['cpu_s']:.2f} CPU-seconds", style="dim", highlight=False
+    )
