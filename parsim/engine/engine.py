@@ -82,9 +82,11 @@ class Engine:
             batch = self._form(self.now)
             yield self._until(batch.end_s)
             self._account(batch)
-            if former.settled and self.observer is None and self._coast(None) is not None:
-                yield self._until(self.now)
-                self._account_last(self.step)
+            if former.settled and self.observer is None:
+                coasted = self._coast(None)
+                if coasted is not None:
+                    yield self._until(self.now)
+                    self._account(coasted)
         former.cache.check(list(former.running))
 
     def _serve_async(self) -> Generator[simpy.Event, None, None]:
@@ -145,11 +147,7 @@ class Engine:
         for request in batch.caught_up:
             if request.first_token_s < 0 and request.state is not State.DONE:
                 request.first_token_s = self.now
-        self._account_last(batch.step)
-
-    def _account_last(self, step: int) -> None:
-        """Requests whose last token was sampled in `step` are done."""
-        former = self.former
+        former, step = self.former, batch.step
         for request in former.decoding.ending.pop(step, ()):
             if request.last_step != step or request.state is State.DONE:
                 continue
