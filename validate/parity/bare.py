@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +50,7 @@ def bare_scheduler(case: Case) -> tuple[Scheduler, BlockHasher | None]:
 
 
 def assemble(
-    engine: EngineConfig, scheduler_cls: str | None, settings: dict[str, object]
+    engine: EngineConfig, scheduler_cls: str | None, settings: Mapping[str, object]
 ) -> tuple[Scheduler, BlockHasher | None]:
     """A scheduler of this class (None: vLLM's own choice) with `settings` as parsim's `additional_config`."""
     quiet_vllm()
@@ -83,7 +83,7 @@ def assemble(
             block_size=engine.block_size, enable_prefix_caching=engine.enable_prefix_caching
         ),
         device_config=DeviceConfig("cpu"),
-        additional_config={"parsim": settings},
+        additional_config={"parsim": dict(settings)},
     )
     # The CPU platform turns async scheduling off; the scheduler itself knows no device.
     config.scheduler_config.async_scheduling = engine.async_scheduling

@@ -1,0 +1,81 @@
+"""Random cases until the model parts from vLLM; a failing case is shrunk to a small one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from traces.errors import UserError
+from validate.parity.case import Case
+from validate.parity.check import Checked, check
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was compared: cases, steps, preemptions, and cases that preempt at all."""
+
+    cases: int = 0
+    steps: int = 0
+    preemptions: int = 0
+    preempting_cases: int = 0
+
+    def add(self, checked: Checked) -> None:
+        self.cases += 1
+        self.steps += len(checked.vllm.steps)
+        self.preemptions += checked.vllm.preemptions
+        self.preempting_cases += checked.vllm.preemptions > 0
+
+
+def search(
+    cases: int, seed: int, policies: tuple[str, ...], tally: Tally, progress: Callable[[], None]
+) -> Checked | None:
+    """Check this many random cases; returns the first failure, shrunk, or None.
+
+    Args:
+        cases: how many.
+        seed: the same seed draws the same cases.
+        policies: names of the policies to draw from.
+        tally: counts the cases that are equal.
+        progress: called after each of them.
+
+    Raises:
+        UserError: Hypothesis is not installed.
+    """
+    try:
+        import hypothesis
+        from hypothesis import HealthCheck, Phase
+    except ImportError:
+        raise UserError("random cases need Hypothesis: pip install 'parsim[test]'") from None
+    from validate.parity import strategies
+
+    failed: list[Checked] = []
+
+    class Unequal(AssertionError):
+        pass
+
+    @hypothesis.seed(seed)
+    @hypothesis.settings(
+        max_examples=cases,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate, Phase.shrink],
+        suppress_health_check=list(HealthCheck),
+        report_multiple_bugs=False,
+        print_blob=False,
+        verbosity=hypothesis.Verbosity.quiet,
+    )
+    @hypothesis.given(strategies.cases(policies))
+    def compare(case: Case) -> None:
+        checked = check(case)
+        if checked.difference is not None:
+            failed.append(checked)
+            raise Unequal(checked.difference.what)
+        if not failed:
+            tally.add(checked)
+            progress()
+
+    try:
+        compare()
+    except Unequal:
+        return failed[-1]  # Hypothesis ends with the smallest
+    return None
