@@ -32,7 +32,8 @@ class Extent:
 
     Attributes:
         owner: that request; None once it cannot come back.
-        runs: ascending, disjoint (first, end) ranges of block numbers; evicted from the back.
+        runs: ascending, disjoint (first, end) ranges of block numbers; evicted from the back. Not kept up to date
+            without an owner, when only their number matters.
         blocks: their number.
         age: the owner's admission in which the content was computed; among copies the oldest is found.
     """
@@ -98,11 +99,12 @@ class PrefixCache(KVCache):
     def acquire(self, request: EngineRequest, hits: int) -> None:
         """See `KVCache.acquire`."""
         request.admissions += 1
-        request.kept = []
+        request.kept = _NOTHING
         request.shared_full = 0
-        request.shared = []
+        request.shared = [] if request.prefix else _NOTHING
         if not hits:
             return
+        request.kept = []
         queue = self._queue
         self.free -= self.idle_hits
         for block in self._found:
@@ -136,9 +138,12 @@ class PrefixCache(KVCache):
                 blocks -= item.blocks
                 if item.owner is not None:
                     item.owner.extents.remove(item)
+            elif item.owner is None:
+                item.blocks -= blocks
+                return
             else:
                 self._evict_back(item, blocks)
-                blocks = 0
+                return
 
     def fill(self, request: EngineRequest, blocks: int, tokens: int) -> None:
         """See `KVCache.fill`; full blocks can be found at once, also in the same step."""
@@ -168,12 +173,10 @@ class PrefixCache(KVCache):
         if for_good:
             for extent in request.extents:
                 extent.owner = None
-            request.extents = []
+            request.extents = _NOTHING
             if private:
                 last = next(reversed(queue)) if queue else None
                 if isinstance(last, Extent) and last.owner is None:
-                    first, end = last.runs[-1]
-                    last.runs[-1] = (first, end + private)
                     last.blocks += private
                 else:
                     queue[Extent(None, 0, private, 0)] = None
