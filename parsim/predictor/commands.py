@@ -1,0 +1,326 @@
+"""What the commands of `parsim.predictor.cli` do."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+from pydantic import ValidationError
+from rich.console import Console
+from rich.table import Table
+
+from parsim.predictor.corpus import Corpus, Labelled, read_corpus
+from parsim.predictor.recipe import Recipe
+from traces.errors import UserError
+
+PAPER_OVERHEAD = 0.0008
+"""Scoring and sorting as a share of serving time, as the paper states it."""
+
+MODELS_SHOWN = 40
+"""`evaluate` judges by the lengths of so many models of a corpus, those with most prompts."""
+
+console = Console(stderr=True, highlight=False)
+
+
+def train_command(
+    data: Path,
+    out: Path,
+    *,
+    changes: dict[str, Any],
+    settings: Sequence[str],
+    models: Sequence[str],
+    corpus: str | None,
+    unit: str,
+    name: str,
+    test_share: float,
+    overwrite: bool,
+    threads: int | None,
+    progress: bool,
+) -> None:
+    """`python -m parsim train`: see `parsim.predictor.fit.fit`."""
+    from parsim.predictor.fit import fit
+    from parsim.predictor.split import SPLIT_SEED, split
+
+    recipe = make_recipe(changes, settings)
+    read = _read(data, corpus, unit, recipe)
+    labelled = read.label(models)
+    _tell_dropped(read)
+    parts = split(labelled, test_share=test_share)
+    _set_threads(threads)
+    fitted = fit(
+        labelled,
+        parts,
+        recipe,
+        name=name,
+        source={
+            "source": Path(read.source).name,
+            "models": list(models) or read.models,
+            "unit": read.unit,
+            "dropped": read.dropped,
+        },
+        held_out={
+            "rule": "by normalised prompt",
+            "seed": SPLIT_SEED,
+            "test_share": test_share,
+            "validation": 0.1,
+        },
+        folder=out,
+        overwrite=overwrite,
+        progress=progress,
+    )
+    history = fitted.history
+    baselines = fitted.card.results["baseline_tau_b"]
+    print(f"{out}: {recipe.objective} on {len(parts.train):,} prompts, best epoch {history.best_epoch}")
+    print(f"training: {history.cpu_s:.0f} CPU seconds, {history.wall_s:.0f} seconds")
+    print(f"tau_b on {len(parts.test):,} held-out prompts: {fitted.test}")
+    for label, found in baselines.items():
+        value = found["value"]
+        print(f"  {label}: {'undefined' if value is None else f'{value:.3f}'}")
+
+
+def evaluate_command(
+    predictor: str,
+    data: Path,
+    *,
+    models: Sequence[str],
+    unseen: bool,
+    allow_seen: bool,
+    as_json: bool,
+    threads: int | None,
+) -> None:
+    """`python -m parsim evaluate`: every measure of `parsim.predictor.evaluate` on one corpus."""
+    from parsim.predictor.predictor import load_predictor
+    from parsim.predictor.split import refuse_overlap, seen
+
+    corpus = read_corpus(data)
+    labelled = corpus.label(models)
+    _set_threads(threads)
+    loaded = load_predictor(predictor)
+    known = seen(labelled.prompts, loaded.training_keys)
+    if unseen:
+        labelled = labelled.take(np.flatnonzero(~known))
+        if len(labelled) < 2:
+            raise UserError(
+                f"{data}: all {len(known)} prompts were seen in training; nothing is left to evaluate"
+            )
+    elif not allow_seen:
+        refuse_overlap(labelled.prompts, loaded.training_keys, str(data))
+    report = measure(loaded.score(labelled.prompts), labelled, corpus, models)
+    report |= {"predictor": loaded.name, "seen_prompts_left_out": int(known.sum()) if unseen else 0}
+    from parsim.predictor.score import score_latency
+
+    report["latency"] = score_latency(loaded, labelled.prompts).to_dicts()
+    if as_json:
+        print(json.dumps(_plain(report)))
+    else:
+        print_report(report)
+
+
+def measure(
+    scores: npt.NDArray[np.float64], labelled: Labelled, corpus: Corpus, models: Sequence[str]
+) -> dict[str, Any]:
+    """tau_b overall, by data set and by model; baselines; ceiling; pair accuracy; calibration. Plain values.
+    """
+    from parsim.predictor.baselines import prompt_length
+    from parsim.predictor.evaluate import (
+        calibration,
+        noise_ceiling,
+        pair_accuracy,
+        tau_b,
+        tau_by_group,
+        tau_interval,
+    )
+
+    prompts = labelled.prompts
+    ceiling = noise_ceiling(
+        corpus.samples(list(models) or corpus.models).filter(pl.col("prompt").is_in(prompts))
+    )
+    mine = pl.DataFrame({"prompt": prompts, "score": scores})
+    by_model = {}
+    for model in corpus.models[:MODELS_SHOWN]:
+        truth = corpus.label([model])
+        both = mine.join(pl.DataFrame({"prompt": truth.prompts, "length": truth.lengths}), on="prompt")
+        by_model[model] = tau_b(both["score"].to_numpy(), both["length"].to_numpy())
+    return {
+        "prompts": len(labelled),
+        "censored": int(labelled.censored.sum()),
+        "tau_b": dataclasses.asdict(tau_interval(scores, labelled.lengths)),
+        "prompt_length_tau_b": dataclasses.asdict(tau_interval(prompt_length(prompts), labelled.lengths)),
+        "ceiling": None if ceiling is None else dataclasses.asdict(ceiling),
+        "by_dataset": tau_by_group(scores, labelled.lengths, labelled.datasets).to_dicts(),
+        "by_model": by_model,
+        "pair_accuracy": pair_accuracy(scores, labelled.lengths).to_dicts(),
+        "calibration": calibration(scores, labelled.lengths).to_dicts(),
+    }
+
+
+def print_report(report: dict[str, Any]) -> None:
+    """The measures of `measure` as text and tables on stdout."""
+    from parsim.predictor.evaluate import Interval
+
+    out = Console(highlight=False)
+    tau = Interval(**report["tau_b"])
+    out.print(
+        f"{report['predictor']}: tau_b {_escaped(tau)} on {report['prompts']:,} prompts, none filtered out"
+    )
+    if math.isnan(tau.value):
+        out.print(
+            "tau is undefined: all lengths (or all scores) are the same, so there is no order to predict"
+        )
+    out.print(f"prompt length alone: {_escaped(Interval(**report['prompt_length_tau_b']))}")
+    ceiling = report["ceiling"]
+    if ceiling is None:
+        out.print("noise ceiling: unknown, there is one sample a prompt")
+    else:
+        sample = Interval(**ceiling["sample"])
+        out.print(
+            f"noise ceiling: another sample {_escaped(sample)}, expected length {ceiling['expected']:.3f}"
+        )
+    if report["censored"]:
+        out.print(f"{report['censored']:,} responses were cut off: their true lengths, and tau, may differ")
+    for title, key in (
+        ("by data set", "by_dataset"),
+        ("pair accuracy by relative length gap", "pair_accuracy"),
+        ("length by tenth of the score", "calibration"),
+        ("scoring time on this machine", "latency"),
+    ):
+        out.print(_table(title, report[key]))
+    models = [{"model": name, "tau_b": value} for name, value in report["by_model"].items()]
+    out.print(_table("by model whose lengths judge", models))
+
+
+def score_command(
+    predictor: str, trace: Path, out: Path, *, precision: str, threads: int | None, progress: bool
+) -> None:
+    """`python -m parsim score`: adds the column and says what it cost."""
+    from parsim.predictor.predictor import load_predictor
+    from parsim.predictor.score import score_trace
+    from traces import read_trace, write_trace
+
+    read = read_trace(trace)
+    _set_threads(threads)
+    scored = score_trace(read, load_predictor(predictor, precision=precision), progress=progress)
+    write_trace(scored.trace, out)
+    each = 1000 * scored.wall_s / max(1, scored.prompts)
+    print(
+        f"{out}: {scored.prompts:,} prompts scored ({scored.distinct:,} distinct) in {scored.wall_s:.1f} s,"
+    )
+    print(f"  {each:.2f} ms a prompt, {scored.cpu_s:.1f} CPU seconds")
+    if scored.empty:
+        print(f"  {scored.empty:,} prompts are empty; they got the score of an empty text")
+
+
+def compare_command(
+    data: Path,
+    *,
+    models: Sequence[str],
+    out: Path | None,
+    seeds: int,
+    ablate: bool,
+    settings: Sequence[str],
+    limit: int | None,
+    threads: int | None,
+    progress: bool,
+) -> None:
+    """`python -m parsim compare`: see `parsim.predictor.compare.run_comparison`."""
+    from parsim.predictor.compare import run_comparison
+    from parsim.predictor.comparison import ABLATIONS, Comparison, DataSet, read_comparison
+    from parsim.predictor.table import markdown
+
+    if data.suffix in (".yaml", ".yml"):
+        comparison = read_comparison(data)
+    else:
+        one = DataSet(name=data.stem, file=data.name, train_on=list(models), limit=limit)
+        comparison = Comparison(
+            name=data.stem, seeds=list(range(1, seeds + 1)), recipe=make_recipe({}, settings), datasets=[one]
+        )
+    if ablate:
+        variants = [*comparison.variants, *ABLATIONS]
+        comparison = comparison.model_copy(update={"variants": variants})
+    _set_threads(threads)
+    folder = out or Path("reports") / comparison.name
+    results = run_comparison(comparison, folder, data.parent, say=console.print, progress=progress)
+    print(markdown(results))
+    print(f"written to {folder}: results.parquet, table.md, runs/")
+
+
+def make_recipe(changes: dict[str, Any], settings: Sequence[str]) -> Recipe:
+    """A recipe from changed fields and `key=value` settings.
+
+    Raises:
+        UserError: a setting without '=', an unknown field (with the nearest name) or a wrong value.
+    """
+    import difflib
+
+    fields = dict(changes)
+    for setting in settings:
+        key, sign, value = setting.partition("=")
+        if not sign:
+            raise UserError(f"--set {setting}: expected key=value")
+        fields[key.strip()] = value.strip()
+    for key in fields:
+        if key not in Recipe.model_fields:
+            near = difflib.get_close_matches(key, Recipe.model_fields, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(Recipe.model_fields)}"
+            raise UserError(f"recipe: no field '{key}'; {hint}")
+    try:
+        return Recipe.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise UserError(f"recipe: {first['loc'][0]}={first['input']!r}: {first['msg']}") from error
+
+
+def _read(data: Path, corpus: str | None, unit: str, recipe: Recipe) -> Corpus:
+    if corpus is None:
+        return read_corpus(data)
+    from parsim.predictor.encoder import load_encoder
+    from parsim.predictor.paper_corpora import LAYOUTS, read_paper_corpus
+
+    if corpus not in LAYOUTS:
+        raise UserError(f"--corpus {corpus}: unknown; there are {', '.join(LAYOUTS)}")
+    if unit not in ("tokens", "words", "chars"):
+        raise UserError(f"--unit {unit}: expected tokens, words or chars")
+    tokenizer = load_encoder(recipe.encoder).tokenizer if unit == "tokens" else None
+    file = None if str(data) == "hub" else data
+    return read_paper_corpus(corpus, file, unit=unit, tokenizer=tokenizer)  # type: ignore[arg-type]
+
+
+def _tell_dropped(corpus: Corpus) -> None:
+    for reason, count in corpus.dropped.items():
+        console.print(f"{corpus.source}: {count:,} rows left out: {reason}")
+
+
+def _set_threads(threads: int | None) -> None:
+    if threads is not None:
+        import torch
+
+        torch.set_num_threads(threads)
+
+
+def _table(title: str, rows: list[dict[str, Any]]) -> Table:
+    table = Table(title=title, title_justify="left")
+    for name in rows[0] if rows else []:
+        table.add_column(name, justify="left" if isinstance(rows[0][name], str) else "right")
+    for row in rows:
+        table.add_row(*(f"{value:.3f}" if isinstance(value, float) else str(value) for value in row.values()))
+    return table
+
+
+def _escaped(value: object) -> str:
+    return str(value).replace("[", r"\[")
+
+
+def _plain(value: Any) -> Any:
+    """The same with nan as null, which JSON has."""
+    if isinstance(value, dict):
+        return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    return None if isinstance(value, float) and math.isnan(value) else value

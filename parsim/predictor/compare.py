@@ -1,0 +1,180 @@
+"""Objectives against each other at equal budget, over seeds and data sets, beside three plain baselines.
+
+Every run of a spec is kept as two files, so that an interrupted comparison goes on where it stopped and the
+table can be remade without training.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from parsim.predictor.baselines import prompt_length, tfidf_ridge
+from parsim.predictor.comparison import Comparison, DataSet, Variant
+from parsim.predictor.corpus import Corpus, Labelled, read_corpus
+from parsim.predictor.recipe import Recipe
+from parsim.predictor.split import Split, split
+from parsim.predictor.table import judge, markdown
+from traces.atomic import replacing
+from traces.errors import UserError
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class _Job:
+    """One data set, read and split once for all its runs."""
+
+    spec: DataSet
+    corpus: Corpus
+    data: Labelled
+    parts: Split
+
+
+def run_comparison(
+    comparison: Comparison,
+    out: Path,
+    base: Path,
+    say: Callable[[str], None] = print,
+    *,
+    progress: bool = False,
+) -> pl.DataFrame:
+    """Train what is not yet trained, then write `results.parquet` and `table.md` to `out` and return the
+    results.
+
+    Args:
+        comparison: what to run.
+        out: where to write; finished runs there are reused.
+        base: the folder that `DataSet.file` is relative to.
+        say: told of each run.
+        progress: show a progress bar for each training.
+
+    Returns:
+        One row a (data set, test model, method): tau_b, low, high (95%, over prompts; mean over seeds),
+        seeds, spread (largest less smallest over seeds), training prompts, cpu_s and wall_s a run.
+
+    Raises:
+        UserError: a file, a model or a variant that is not there.
+    """
+    rows: list[dict[str, Any]] = []
+    for spec in comparison.datasets:
+        job = _prepare(spec, base)
+        tests = spec.test_on or spec.train_on or job.corpus.models[:1]
+        prompts = job.data.take(job.parts.test).prompts
+        scores: dict[str, list[Floats]] = {}
+        facts: dict[str, list[dict[str, Any]]] = {}
+        for variant in _variants(comparison, spec):
+            for seed in comparison.seeds:
+                found, fact = _one_run(comparison, job, variant, seed, out / "runs", say, progress)
+                scores.setdefault(variant.name, []).append(found)
+                facts.setdefault(variant.name, []).append(fact)
+        training = job.data.take(job.parts.train)
+        scores["prompt length"] = [prompt_length(prompts)]
+        scores["TF-IDF + ridge"] = [tfidf_ridge(training.prompts, training.lengths, prompts)]
+        about = {
+            "dataset": spec.name,
+            "trained_on": ", ".join(spec.train_on) or "its only model",
+            "training_prompts": len(training),
+        }
+        for test in tests:
+            rows += judge(job.corpus, test, prompts, scores, facts, ceiling=spec.ceiling, about=about)
+    results = pl.DataFrame(rows, infer_schema_length=None)
+    with replacing(out / "results.parquet") as temporary:
+        results.write_parquet(temporary)
+    with replacing(out / "table.md") as temporary:
+        temporary.write_text(markdown(results), encoding="utf-8")
+    return results
+
+
+def _prepare(spec: DataSet, base: Path) -> _Job:
+    corpus = read_corpus(base / spec.file)
+    if spec.only_dataset is not None:
+        frame = corpus.frame.filter(pl.col("dataset") == spec.only_dataset)
+        if frame.is_empty():
+            raise UserError(f"{corpus.source}: no rows of data set '{spec.only_dataset}'")
+        corpus = Corpus(frame, corpus.source, corpus.unit, corpus.dropped)
+    data = corpus.label(spec.train_on)
+    parts = split(data, test_share=spec.test_share)
+    if spec.limit is not None and spec.limit < len(parts.train):
+        order = np.random.default_rng(0).permutation(parts.train)[: spec.limit]
+        parts = Split(np.sort(order), parts.validation, parts.test)
+    return _Job(spec, corpus, data, parts)
+
+
+def _variants(comparison: Comparison, spec: DataSet) -> list[Variant]:
+    names = [variant.name for variant in comparison.variants]
+    unknown = [name for name in spec.variants or [] if name not in names]
+    if unknown:
+        raise UserError(f"data set {spec.name}: no variant '{unknown[0]}'; there are {', '.join(names)}")
+    return [
+        variant for variant in comparison.variants if spec.variants is None or variant.name in spec.variants
+    ]
+
+
+def _one_run(
+    comparison: Comparison,
+    job: _Job,
+    variant: Variant,
+    seed: int,
+    folder: Path,
+    say: Callable[[str], None],
+    progress: bool,
+) -> tuple[Floats, dict[str, Any]]:
+    """Scores of the held-out prompts and facts of the run, from disk if it was done before."""
+    from parsim.predictor.fit import fit
+
+    changes = {**variant.recipe, "seed": seed}
+    if job.spec.epochs is not None and "epochs" not in variant.recipe:
+        changes["epochs"] = job.spec.epochs
+    recipe = Recipe.model_validate({**comparison.recipe.model_dump(), **changes})
+    data = job.data
+    if variant.also_train_on:
+        data = _relabel(job, variant.also_train_on)
+    identity = json.dumps([job.spec.model_dump(), recipe.model_dump(), variant.also_train_on], sort_keys=True)
+    stem = folder / f"{job.spec.name}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
+    facts_file, scores_file = stem.with_suffix(".json"), stem.with_suffix(".parquet")
+    if facts_file.exists() and scores_file.exists():
+        facts: dict[str, Any] = json.loads(facts_file.read_text(encoding="utf-8"))
+        return pl.read_parquet(scores_file)["score"].to_numpy(), facts
+    say(f"{job.spec.name}: {variant.name}, seed {seed}")
+    fitted = fit(
+        data,
+        job.parts,
+        recipe,
+        name=variant.name,
+        source={"source": job.corpus.source},
+        held_out={},
+        progress=progress,
+    )
+    facts = {
+        "variant": variant.name,
+        "seed": seed,
+        "cpu_s": round(fitted.history.cpu_s, 1),
+        "wall_s": round(fitted.history.wall_s, 1),
+        "epochs": fitted.history.epochs,
+        "best_epoch": fitted.history.best_epoch,
+    }
+    with replacing(scores_file) as temporary:
+        pl.DataFrame({"score": fitted.scores}).write_parquet(temporary)
+    with replacing(facts_file) as temporary:
+        temporary.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+    say(f"  tau_b {fitted.test}, {fitted.history.cpu_s:.0f} CPU s, {fitted.history.wall_s:.0f} s")
+    return fitted.scores, facts
+
+
+def _relabel(job: _Job, models: list[str]) -> Labelled:
+    """The same prompts in the same order, labelled by the mean of more models where they have one."""
+    wide = job.corpus.label([*job.spec.train_on, *models])
+    by_prompt = dict(zip(wide.prompts, wide.lengths.tolist(), strict=True))
+    lengths = np.array([by_prompt[prompt] for prompt in job.data.prompts])
+    test = job.parts.test
+    lengths[test] = job.data.lengths[test]
+    return Labelled(job.data.prompts, lengths, job.data.censored, job.data.datasets)

@@ -1,0 +1,101 @@
+"""What a comparison of objectives consists of: data sets, variants, seeds; as a YAML file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from parsim.predictor.recipe import Recipe
+from traces.errors import UserError
+
+
+class Variant(BaseModel):
+    """One way to train: a name and what differs from the comparison's recipe.
+
+    `also_train_on` names models of the same corpus whose lengths are averaged into the training label.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str
+    recipe: dict[str, Any] = Field(default_factory=dict)
+    also_train_on: list[str] = Field(default_factory=list)
+
+
+class DataSet(BaseModel):
+    """One corpus and what to do with it.
+
+    Attributes:
+        name: as the table calls it.
+        file: JSONL or Parquet, relative to the spec.
+        train_on: model whose lengths are learned (several are averaged).
+        test_on: models whose lengths the held-out prompts are judged by; by default `train_on`.
+        ceiling: models that are repeated samples of one another (one model at several temperatures), or none.
+        only_dataset: keep prompts of that data set within the file only.
+        limit: train on at most so many prompts (the first ones of the shuffled split).
+        epochs: overrides the recipe's, where a small corpus needs more passes.
+        variants: names of the variants to run here; all by default.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str
+    file: str
+    train_on: list[str] = Field(default_factory=list)
+    test_on: list[str] = Field(default_factory=list)
+    ceiling: list[str] = Field(default_factory=list)
+    only_dataset: str | None = None
+    test_share: float = 0.1
+    limit: int | None = None
+    epochs: int | None = None
+    variants: list[str] | None = None
+
+
+class Comparison(BaseModel):
+    """A comparison: what `python -m parsim compare SPEC.yaml` reads."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str = "compare"
+    seeds: list[int] = Field(default_factory=lambda: [1, 2, 3], min_length=1)
+    recipe: Recipe = Recipe()
+    variants: list[Variant] = Field(
+        default_factory=lambda: [
+            Variant(name=objective, recipe={"objective": objective})
+            for objective in ("pairwise", "pointwise", "listwise")
+        ]
+    )
+    datasets: list[DataSet] = Field(min_length=1)
+
+
+ABLATIONS = (
+    Variant(name="pairwise, no delta filter", recipe={"objective": "pairwise", "delta": 0.0}),
+    Variant(name="pairwise, 256 tokens", recipe={"objective": "pairwise", "max_length": 256}),
+    Variant(name="pairwise, 512 tokens", recipe={"objective": "pairwise", "max_length": 512}),
+    Variant(
+        name="pairwise, frozen encoder", recipe={"objective": "pairwise", "tuning": "frozen", "epochs": 30}
+    ),
+    Variant(name="pairwise, bert-base", recipe={"objective": "pairwise", "encoder": "bert-base-uncased"}),
+)
+"""What `compare --ablate` adds."""
+
+
+def read_comparison(path: Path) -> Comparison:
+    """A comparison from a YAML spec.
+
+    Raises:
+        UserError: no such file, no YAML, or an unknown or wrong field.
+    """
+    try:
+        return Comparison.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror})") from error
+    except yaml.YAMLError as error:
+        raise UserError(f"{path}: not YAML ({str(error).splitlines()[0]})") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise UserError(f"{path}: field {where}: {first['msg']}") from error

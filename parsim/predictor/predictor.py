@@ -1,0 +1,67 @@
+"""A trained predictor ready to score prompts, by the name of a shipped one or from a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from parsim.predictor.checkpoint import Card, load
+from parsim.predictor.lexical import Lexical
+from parsim.predictor.model import Ranker
+from parsim.predictor.shipped import shipped_folder
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """What scores prompts: higher = longer expected response.
+
+    Attributes:
+        ranker: encoder and head.
+        lexical: bag-of-words part, or None.
+        card: what it was trained on and how well it ranks.
+        training_keys: `split.prompt_keys` of the prompts that it has seen.
+    """
+
+    ranker: Ranker
+    lexical: Lexical | None
+    card: Card
+    training_keys: npt.NDArray[np.int64]
+
+    @property
+    def name(self) -> str:
+        """The column it writes is `score.NAME`."""
+        return self.card.name
+
+    def score(self, prompts: Sequence[str]) -> Floats:
+        """One score a prompt, (prompts,), in their order. Each distinct prompt is encoded once."""
+        distinct = list(dict.fromkeys(prompts))
+        scores = self.ranker.score(distinct)
+        if self.lexical is not None:
+            scores = self.lexical.combine(scores, distinct)
+        by_prompt = dict(zip(distinct, scores, strict=True))
+        return np.array([by_prompt[prompt] for prompt in prompts], dtype=float)
+
+
+def load_predictor(name: str, *, precision: str = "auto") -> Predictor:
+    """Load a shipped predictor by name, or a folder that `python -m parsim train` wrote; merged for fast
+    scoring.
+
+    Args:
+        name: a name in `parsim.predictor.shipped.SHIPPED`, or a folder.
+        precision: what to compute in: auto (bf16 where the processor has instructions for it), fp32, bf16.
+
+    Raises:
+        UserError: neither; or a corrupted predictor; or its encoder cannot be had.
+    """
+    ranker, lexical, card, keys = load(shipped_folder(name) or Path(name))
+    if card.recipe.tuning == "lora":
+        ranker.encoder = ranker.encoder.merge_and_unload()
+    ranker.recipe = card.recipe.model_copy(update={"precision": precision})
+    ranker.requires_grad_(False)
+    return Predictor(ranker.use(ranker.device), lexical, card, keys)

@@ -1,0 +1,111 @@
+"""Scores for every prompt of a trace, as a column that a policy can sort by."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from parsim.predictor.predictor import Predictor
+from traces import Trace
+from traces.errors import UserError
+
+CHUNK = 2048
+"""Prompts between two updates of the progress bar."""
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A trace with a new column, and what it took.
+
+    Attributes:
+        trace: the trace with `score.NAME`; its metadata say by which predictor.
+        prompts: prompts scored, and how many of them are distinct.
+        distinct: see above.
+        empty: prompts that are empty or only white space; scored like any other.
+        cpu_s, wall_s: seconds spent scoring, loading aside.
+    """
+
+    trace: Trace
+    prompts: int
+    distinct: int
+    empty: int
+    cpu_s: float
+    wall_s: float
+
+
+def score_trace(trace: Trace, predictor: Predictor, *, progress: bool = False) -> Scored:
+    """Add `score.NAME` to a trace; a row without a prompt gets none.
+
+    Raises:
+        UserError: the trace has no prompt text at all.
+    """
+    if not trace.has_prompts:
+        raise UserError(
+            f"trace {trace.name}: has no column 'prompt', so there is no text to score; join it"
+            " with a corpus that has some (python -m traces join), or emulate a predictor (simulate --emulate pars=TAU)"
+        )
+    prompts = trace.frame["prompt"].to_list()
+    rows = [row for row, prompt in enumerate(prompts) if prompt is not None]
+    texts = [prompts[row] for row in rows]
+    cpu, wall = time.process_time(), time.perf_counter()
+    scores = np.concatenate([np.empty(0), *_chunks(predictor, texts, progress)])
+    cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+    column = f"score.{predictor.name}"
+    values: list[float | None] = [None] * len(prompts)
+    for row, score in zip(rows, scores.tolist(), strict=True):
+        values[row] = round(score, 5)
+    frame = trace.frame.with_columns(pl.Series(column, values, dtype=pl.Float64))
+    metadata = {**trace.metadata, column: describe(predictor)}
+    return Scored(
+        trace=Trace(frame, metadata),
+        prompts=len(texts),
+        distinct=len(set(texts)),
+        empty=sum(not text.strip() for text in texts),
+        cpu_s=cpu,
+        wall_s=wall,
+    )
+
+
+def describe(predictor: Predictor) -> str:
+    """One line on the origin of a score, for a trace's metadata."""
+    card = predictor.card
+    tau = card.results.get("test_tau_b", {}).get("value")
+    reached = f", held-out tau_b {tau:.3f}" if tau is not None else ""
+    source = card.data.get("source", "?")
+    return f"{card.recipe.objective} on {card.recipe.encoder}, trained on {source}{reached}"
+
+
+def score_latency(
+    predictor: Predictor, prompts: Sequence[str], sizes: Sequence[int] = (1, 2, 4, 8, 16, 32, 64)
+) -> pl.DataFrame:
+    """Seconds a batch of prompts takes, tokenising included: columns batch, median_s, cpu_s (both a batch).
+
+    The batches are the first prompts in turn; each size is measured 5 times after one run to warm up.
+    """
+    rows = []
+    for size in sizes:
+        walls, cpus = [], []
+        for turn in range(6):
+            start = turn * size % max(1, len(prompts) - size + 1)
+            batch = list(prompts[start : start + size])
+            cpu, wall = time.process_time(), time.perf_counter()
+            predictor.score(batch)
+            walls.append(time.perf_counter() - wall)
+            cpus.append(time.process_time() - cpu)
+        rows.append((size, float(np.median(walls[1:])), float(np.median(cpus[1:]))))
+    return pl.DataFrame(rows, schema=["batch", "median_s", "cpu_s"], orient="row")
+
+
+def _chunks(predictor: Predictor, texts: list[str], progress: bool) -> Iterator[npt.NDArray[np.float64]]:
+    from rich.console import Console
+    from rich.progress import track
+
+    starts = range(0, len(texts), CHUNK)
+    console = Console(stderr=True)
+    for start in track(starts, description="scoring", console=console, disable=not progress):
+        yield predictor.score(texts[start : start + CHUNK])

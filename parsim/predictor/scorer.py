@@ -1,0 +1,206 @@
+"""A predictor at work beside vLLM's scheduler: on its own thread, in batches, with a bounded wait.
+
+Name it to the scheduler as `"scorer": "parsim.predictor.scorer:create"` (see `parsim.scheduler.settings`);
+which predictor is taken from the environment variable `PARSIM_PREDICTOR`, a shipped name or a folder, `pars`
+by default.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from parsim.predictor.recipe import PREDICTOR_VARIABLE
+
+MAX_BATCH = 64
+"""Prompts scored in one go; what arrived meanwhile waits for the next."""
+
+MAX_WAIT_S = 2.0
+"""A request that the worker did not get to within this time is left unscored: the scheduler ranks it without.
+"""
+
+CACHE_SIZE = 65_536
+"""Scores kept, the least recently used forgotten first."""
+
+
+@dataclass
+class ScorerStats:
+    """Counters of a running scorer.
+
+    Attributes:
+        submitted: requests asked for.
+        scored: answered by the predictor.
+        cached: answered from the cache.
+        expired: given up after `max_wait_s`.
+        batches: calls of the predictor.
+        busy_s: wall seconds inside the predictor.
+        cpu_s: CPU seconds of the worker's thread.
+        failures: batches on which the predictor failed; their requests stay unscored.
+    """
+
+    submitted: int = 0
+    scored: int = 0
+    cached: int = 0
+    expired: int = 0
+    batches: int = 0
+    busy_s: float = 0.0
+    cpu_s: float = 0.0
+    failures: int = 0
+
+
+class BatchScorer:
+    """Scores prompts on a worker thread; `submit` and `poll` return at once, from any thread.
+
+    What was submitted since the worker's last batch forms the next one. Scores are cached by prompt.
+    """
+
+    def __init__(
+        self,
+        score: Callable[[Sequence[str]], Sequence[float]],
+        decode: Callable[[Sequence[int]], str] | None = None,
+        *,
+        max_batch: int = MAX_BATCH,
+        max_wait_s: float = MAX_WAIT_S,
+        cache_size: int = CACHE_SIZE,
+    ) -> None:
+        """Start the worker.
+
+        Args:
+            score: texts -> one score each.
+            decode: token ids -> text; needed where prompts come as token ids.
+            max_batch: prompts a call of `score` at most.
+            max_wait_s: seconds after which a request that is still waiting for the worker is given up.
+            cache_size: scores kept.
+        """
+        self._score, self._decode = score, decode
+        self._max_batch, self._max_wait_s, self._cache_size = max_batch, max_wait_s, cache_size
+        self._lock = threading.Lock()
+        self._arrived = threading.Condition(self._lock)
+        self._queue: deque[tuple[str, str | tuple[int, ...], float]] = deque()
+        self._ready: dict[str, float] = {}
+        self._cache: OrderedDict[str | tuple[int, ...], float] = OrderedDict()
+        self._closed = False
+        self.stats = ScorerStats()
+        self._worker = threading.Thread(target=self._work, name="parsim-scorer", daemon=True)
+        self._worker.start()
+
+    def submit(self, request_id: str, prompt: str | Sequence[int]) -> None:
+        """Ask for the score of a prompt, given as text or as token ids."""
+        key = prompt if isinstance(prompt, str) else tuple(prompt)
+        with self._arrived:
+            self.stats.submitted += 1
+            if key in self._cache:
+                self._cache.move_to_end(key)
+                self.stats.cached += 1
+                self._ready[request_id] = self._cache[key]
+            elif not self._closed:
+                self._queue.append((request_id, key, time.monotonic()))
+                self._arrived.notify()
+
+    def poll(self) -> dict[str, float]:
+        """Scores that became ready since the last call, by request id."""
+        with self._lock:
+            ready, self._ready = self._ready, {}
+            return ready
+
+    def close(self) -> None:
+        """Stop the worker after its present batch; what still waits is dropped."""
+        with self._arrived:
+            self._closed = True
+            self._queue.clear()
+            self._arrived.notify()
+        self._worker.join(timeout=5.0)
+
+    def _work(self) -> None:
+        while True:
+            with self._arrived:
+                while not self._queue and not self._closed:
+                    self._arrived.wait()
+                if self._closed:
+                    return
+                batch = self._take()
+            if batch:
+                self._run(batch)
+
+    def _take(self) -> list[tuple[str, str | tuple[int, ...]]]:
+        """The next batch, without those that waited too long. Called with the lock held."""
+        oldest = time.monotonic() - self._max_wait_s
+        batch: list[tuple[str, str | tuple[int, ...]]] = []
+        while self._queue and len(batch) < self._max_batch:
+            request_id, key, since = self._queue.popleft()
+            if since < oldest:
+                self.stats.expired += 1
+            else:
+                batch.append((request_id, key))
+        return batch
+
+    def _run(self, batch: list[tuple[str, str | tuple[int, ...]]]) -> None:
+        keys = list(dict.fromkeys(key for _, key in batch))
+        wall, cpu = time.perf_counter(), time.thread_time()
+        try:
+            scores = dict(zip(keys, map(float, self._score([self._text(key) for key in keys])), strict=True))
+        except Exception:
+            scores = {}
+        with self._lock:
+            self.stats.batches += 1
+            self.stats.failures += not scores
+            self.stats.busy_s += time.perf_counter() - wall
+            self.stats.cpu_s += time.thread_time() - cpu
+            for request_id, key in batch:
+                if key in scores:
+                    self.stats.scored += 1
+                    self._ready[request_id] = scores[key]
+            self._cache.update(scores)
+            while len(self._cache) > self._cache_size:
+                self._cache.popitem(last=False)
+
+    def _text(self, key: str | tuple[int, ...]) -> str:
+        if isinstance(key, str):
+            return key
+        if self._decode is None:
+            raise ValueError("the prompt came as token ids and there is no tokenizer to decode them")
+        return self._decode(key)
+
+
+def create(model: str, *, predictor: str | None = None) -> BatchScorer:
+    """A scorer for requests to the served model (name or folder), whose tokenizer decodes their token ids.
+
+    Args:
+        model: what vLLM serves.
+        predictor: shipped name or folder; default from the environment variable PARSIM_PREDICTOR, else
+            `pars`.
+
+    Raises:
+        UserError: the predictor or the tokenizer cannot be loaded; at start, not mid-traffic.
+    """
+    from parsim.predictor.predictor import load_predictor
+
+    loaded = load_predictor(predictor or os.environ.get(PREDICTOR_VARIABLE, "pars"))
+    decode = _decoder(model, head=8 * loaded.card.recipe.max_length)
+    loaded.score(["warm up"])
+    return BatchScorer(lambda texts: loaded.score(texts).tolist(), decode)
+
+
+def _decoder(model: str, head: int) -> Callable[[Sequence[int]], str]:
+    """Token ids -> text with the served model's tokenizer; only the first and last `head` ids are decoded."""
+    from transformers import AutoTokenizer
+
+    from traces.errors import UserError
+
+    try:
+        tokenizer: Any = AutoTokenizer.from_pretrained(model)
+    except (OSError, ValueError, KeyError) as error:
+        raise UserError(
+            f"model '{model}': no tokenizer to decode prompts with; send scores with requests"
+        ) from error
+
+    def decode(ids: Sequence[int]) -> str:
+        some = list(ids) if len(ids) <= 2 * head else [*ids[:head], *ids[-head:]]
+        return str(tokenizer.decode(some, skip_special_tokens=True))
+
+    return decode

@@ -1,0 +1,16 @@
+"""Predictors that come with the package: LoRA and head weights over MiniLM, each folder with its card."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+SHIPPED = ("pars", "pointwise", "listwise", "pars-cross", "pars-plus")
+"""Names that `score` and the engine's scorer take; `pars` is the paper's recipe, `pars-plus` the project's
+own.
+"""
+
+
+def shipped_folder(name: str) -> Path | None:
+    """The folder of the shipped predictor of that name, or None where there is none."""
+    folder = Path(__file__).parent / name
+    return folder if name in SHIPPED and folder.is_dir() else None
