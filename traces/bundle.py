@@ -7,15 +7,20 @@ shipped predictors never saw (`is_held_out`) are used, so that their scores on t
 from __future__ import annotations
 
 import json
-import sys
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from traces.errors import UserError
+import typer
+
+from traces.errors import UserError, run_cli
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from traces.trace import Trace
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 MODEL = "Llama-3.1-8B-Instruct"
 CORPORA = {
@@ -65,11 +70,11 @@ def lengths(folder: Path) -> pl.DataFrame:
     return pl.concat([first.head(REQUESTS - sum(part.height for part in rest)), *rest])
 
 
-def main(folder: Path) -> None:
+def build(folder: Path) -> Trace:
+    """The bundled trace from the corpora in `folder`; the same each time."""
     from traces.arrivals import Arrivals
     from traces.joining import join
-    from traces.trace import BUNDLED, Trace
-    from traces.write import write_trace
+    from traces.trace import Trace
 
     trace = join(lengths(folder), Arrivals("poisson", {"rate": RATE_PER_S}), seed=SEED)
     about = {
@@ -81,11 +86,17 @@ def main(folder: Path) -> None:
         "caps": "the recorded runs cut responses at 4096 (ZeroEval) or 2048 (MMLU-Pro) of the model's tokens",
         "held_out": "first byte of sha256(request_id) < 0x55: the shipped predictors never saw these prompts",
     }
-    write_trace(Trace(trace.frame, {**trace.metadata, **about}), BUNDLED)
+    return Trace(trace.frame, {**trace.metadata, **about})
+
+
+@app.command()
+def main(folder: Annotated[Path, typer.Argument(help="Folder with the corpora's *_lengths.jsonl.")]) -> None:
+    """Rebuild the trace that comes with the package, without score columns."""
+    from traces.trace import BUNDLED
+    from traces.write import write_trace
+
+    write_trace(build(folder), BUNDLED)
 
 
 if __name__ == "__main__":
-    try:
-        main(Path(sys.argv[1] if len(sys.argv) > 1 else "."))
-    except UserError as error:
-        sys.exit(f"error: {error}")
+    run_cli(app)

@@ -88,7 +88,7 @@ def convert(
 def synthesize(
     out: Out,
     arrivals: Annotated[str, typer.Option(help=f"When requests come: {Process}.")] = "poisson(rate=10)",
-    requests: Annotated[int, typer.Option(help="How many.", min=1)] = 1000,
+    requests: Annotated[int, typer.Option(help="How many.")] = 1000,
     prompt_mean: Annotated[float, typer.Option(help="Mean prompt tokens (lognormal).")] = 500.0,
     prompt_cv: Annotated[float, typer.Option(help="Standard deviation over mean of prompt tokens.")] = 1.0,
     output_mean: Annotated[float, typer.Option(help="Mean response tokens (lognormal).")] = 200.0,
@@ -128,7 +128,7 @@ def join(
     arrivals: Annotated[str, typer.Option(help=f"A trace file, or {Process}.")],
     out: Out,
     model: Model = None,
-    requests: Annotated[int | None, typer.Option(help="How many; all that fit if left out.", min=1)] = None,
+    requests: Annotated[int | None, typer.Option(help="How many; all that fit if left out.")] = None,
     seed: Seed = 0,
     format: Format = None,
     skip_bad: SkipBad = False,

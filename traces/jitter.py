@@ -21,7 +21,7 @@ def tick_s(trace: Trace) -> float | None:
     steps = gaps.filter(gaps > 0)
     if steps.is_empty() or (gaps == 0).mean() < ZERO_SHARE:  # type: ignore[operator]
         return None
-    tick = float(np.median(steps.to_numpy()))
+    tick = float(steps.quantile(0.5, "lower"))  # type: ignore[arg-type]
     off = (steps / tick - (steps / tick).round()).abs()
     return tick if float((off < TOLERANCE).mean()) >= ON_TICK_SHARE else None  # type: ignore[arg-type]
 

@@ -51,7 +51,7 @@ def choose(source: Source, name: str | None) -> Format:
         UserError: unknown name, unknown content, or a missing column (with the nearest name found).
     """
     if name is not None and name not in FORMATS:
-        raise UserError(f"unknown format {name!r}; known: {', '.join(FORMATS)}")
+        raise UserError(f"unknown format {name!r}{nearest(list(FORMATS), name)}; known: {', '.join(FORMATS)}")
     form = FORMATS[name] if name is not None else detect(source, list(FORMATS.values()))
     form.check(source)
     return form

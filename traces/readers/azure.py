@@ -13,7 +13,9 @@ from traces.checks import RAW_ARRIVAL, Draft
 from traces.readers.format import Format
 from traces.readers.source import Source
 
-OFFSET = r"(Z|[+-]\d{2}:?\d{2})$"
+MINUTE_NS = 60_000_000_000
+SECOND_CHARS = len("2023-11-16 18:15:46")
+REST = r"^(?<all>(?<fraction>\.\d+)?(?<offset>Z|[+-]\d{2}:?\d{2})?)$"
 
 
 def read(source: Source) -> Draft:
@@ -21,7 +23,7 @@ def read(source: Source) -> Draft:
         {"TIMESTAMP": RAW_ARRIVAL, "ContextTokens": "prompt_tokens", "GeneratedTokens": "output_tokens"}
     )
     return Draft(
-        frame.with_columns(arrival_s=_seconds(pl.col(RAW_ARRIVAL))),
+        frame.with_columns(arrival_s=_seconds(frame[RAW_ARRIVAL])),
         fields={
             "arrival_s": "TIMESTAMP",
             "prompt_tokens": "ContextTokens",
@@ -35,20 +37,26 @@ def read(source: Source) -> Draft:
     )
 
 
-def _seconds(stamp: pl.Expr) -> pl.Expr:
+def _seconds(stamps: pl.Series) -> pl.Series:
     """Seconds since the earliest time stamp, from whole nanoseconds; null where unparsable."""
-    stamp = stamp.str.strip_chars()
-    local = stamp.str.replace(OFFSET, "").str.replace("T", " ", literal=True)
-    nanoseconds = local.str.to_datetime("%Y-%m-%d %H:%M:%S%.f", time_unit="ns", strict=False).dt.epoch("ns")
-    offset = (
-        stamp.str.extract(OFFSET, 1)
-        .str.replace("Z", "+00:00", literal=True)
-        .str.replace(":", "", literal=True)
+    stamp = pl.col("stamp").str.strip_chars()
+    second = stamp.str.head(SECOND_CHARS).str.replace("T", " ", literal=True)
+    parts = stamps.to_frame("stamp").select(
+        second.str.to_datetime("%Y-%m-%d %H:%M:%S", time_unit="ns", strict=False)
+        .dt.epoch("ns")
+        .alias("local"),
+        stamp.str.slice(SECOND_CHARS).str.extract_groups(REST).alias("rest"),
     )
-    minutes = offset.str.slice(1, 2).cast(pl.Int64) * 60 + offset.str.slice(3, 2).cast(pl.Int64)
-    ahead = pl.when(offset.str.starts_with("-")).then(-minutes).otherwise(minutes).fill_null(0)
-    utc = nanoseconds - ahead * 60_000_000_000
-    return (utc - utc.min()) / 1e9
+    nanoseconds = pl.col("fraction").str.slice(1, 9).str.pad_end(9, "0").cast(pl.Int64).fill_null(0)
+    offset = pl.col("offset").str.replace("Z", "+0000", literal=True).str.replace(":", "", literal=True)
+    parts = parts.unnest("rest").with_columns(nanoseconds.alias("fraction"), offset.alias("offset"))
+    minutes = pl.col("offset").str.slice(1, 2).cast(pl.Int64) * 60 + pl.col("offset").str.slice(3, 2).cast(
+        pl.Int64
+    )
+    ahead = pl.when(pl.col("offset").str.starts_with("-")).then(-minutes).otherwise(minutes).fill_null(0)
+    utc = pl.when(pl.col("all").is_not_null()).then(pl.col("local") + pl.col("fraction") - ahead * MINUTE_NS)
+    times = parts.select(utc.alias("utc"))["utc"]
+    return (times - times.min()) / 1e9
 
 
 FORMAT = Format(

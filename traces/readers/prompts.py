@@ -65,7 +65,7 @@ def _carried(source: Source) -> list[str]:
 def _table(source: Source, columns: list[str], model: str | None = None) -> pl.DataFrame:
     """The columns; of `len` only the field of `model`."""
     if source.kind == "parquet":
-        kind = pl.read_parquet_schema(source.path).get("len")
+        kind = source.parquet_schema.get("len")
         if model is not None and not (isinstance(kind, pl.Struct) and model in {f.name for f in kind.fields}):
             raise UserError(f"{source.path}: no lengths of model {model!r}; found: {_few(_models(source))}")
         return source.parquet(columns)
@@ -86,7 +86,7 @@ def _draft(frame: pl.DataFrame, source: Source, model: str | None = None, notes:
 def _models(source: Source) -> list[str]:
     """Models with lengths: of the whole file (Parquet), or of its first row (JSONL)."""
     if source.kind == "parquet":
-        kind = pl.read_parquet_schema(source.path)["len"]
+        kind = source.parquet_schema["len"]
         return [field.name for field in kind.fields] if isinstance(kind, pl.Struct) else []
     lengths = (source.first_object or {}).get("len")
     return list(lengths) if isinstance(lengths, dict) else []

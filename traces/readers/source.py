@@ -8,7 +8,8 @@ import gzip
 import io
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
@@ -95,12 +96,7 @@ class Source:
     def columns(self) -> list[str]:
         """Column names: the CSV header, the keys of the first JSON object, the Parquet schema."""
         if self.kind == "parquet":
-            try:
-                return list(pl.read_parquet_schema(self.path))
-            except pl.exceptions.PolarsError as error:
-                raise UserError(
-                    f"{self.path}: is not whole Parquet ({_brief(error)}); fetch or write it again"
-                ) from None
+            return list(self.parquet_schema)
         if self.kind == "csv":
             with self.text() as file:
                 return [name.strip() for name in next(csv.reader(file), [])]
@@ -116,7 +112,9 @@ class Source:
         """
         header = self.columns
         try:
-            frame = pl.read_csv(self.path, infer_schema=False, columns=sorted(map(header.index, columns)))
+            frame = pl.read_csv(
+                self.path, infer_schema=False, glob=False, columns=sorted(map(header.index, columns))
+            )
         except (pl.exceptions.PolarsError, UnicodeDecodeError) as error:
             raise self._csv_fault(error) from None
         frame.columns = sorted(columns, key=header.index)
@@ -160,8 +158,10 @@ class Source:
         Raises:
             UserError: a line is not a complete JSON object, or a list is of another type.
         """
+        # read_ndjson takes *, ? and [] in a name for a pattern, and cannot be told not to
+        content = self.path.read_bytes() if set(self.path.name) & set("*?[") else self.path
         try:
-            return pl.read_ndjson(self.path, schema=schema).with_row_index("row")
+            return pl.read_ndjson(content, schema=schema).with_row_index("row")
         except (pl.exceptions.PolarsError, UnicodeDecodeError) as error:
             raise self._jsonl_fault(schema, error) from None
 
@@ -202,19 +202,32 @@ class Source:
             raise UserError(f"{self.path}: expected a JSON object or a list of objects; check the file")
         return value
 
+    @cached_property
+    def parquet_schema(self) -> dict[str, pl.DataType]:
+        """Columns and their types."""
+        with self._whole_parquet(), self.open() as file:
+            return dict(pl.read_parquet_schema(file))
+
     def parquet(self, columns: Sequence[str]) -> pl.DataFrame:
         """The named columns, with `row` numbering the rows from 0."""
+        with self._whole_parquet():
+            return pl.read_parquet(self.path, columns=list(columns), glob=False).with_row_index("row")
+
+    def parquet_metadata(self) -> dict[str, str]:
+        """The key-value metadata, without Arrow's own."""
+        with self._whole_parquet(), self.open() as file:
+            return {
+                key: text for key, text in pl.read_parquet_metadata(file).items() if key != "ARROW:schema"
+            }
+
+    @contextmanager
+    def _whole_parquet(self) -> Iterator[None]:
         try:
-            return pl.read_parquet(self.path, columns=list(columns)).with_row_index("row")
+            yield
         except (pl.exceptions.PolarsError, OSError) as error:
             raise UserError(
                 f"{self.path}: is not whole Parquet ({_brief(error)}); fetch or write it again"
             ) from None
-
-    def parquet_metadata(self) -> dict[str, str]:
-        return {
-            key: text for key, text in pl.read_parquet_metadata(self.path).items() if key != "ARROW:schema"
-        }
 
     def where(self, records: Sequence[int]) -> list[str]:
         """Places of records (0-based, ascending) as a person finds them: "line 7", or "row 7" of a table."""
@@ -231,7 +244,7 @@ class Source:
         return [places[record] for record in records]
 
 
-def _csv_lines(file: IO[str]) -> Any:
+def _csv_lines(file: IO[str]) -> Iterator[int]:
     """First line (1-based) of each record after the header."""
     csv.field_size_limit(CSV_FIELD_LIMIT)
     reader = csv.reader(file)
@@ -242,7 +255,7 @@ def _csv_lines(file: IO[str]) -> Any:
         start = reader.line_num + 1
 
 
-def _jsonl_lines(file: IO[str]) -> Any:
+def _jsonl_lines(file: IO[str]) -> Iterator[int]:
     """Line (1-based) of each object."""
     return (number for number, line in enumerate(file, start=1) if line.strip())
 
