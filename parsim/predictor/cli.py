@@ -128,7 +128,15 @@ def score(
 
 
 def compare(
-    data: Annotated[Path, typer.Argument(help="DATA as for train, or a comparison spec (.yaml)")],
+    data: Annotated[
+        Path,
+        typer.Argument(
+            help="DATA as for train, a comparison spec (.yaml), or public-lengths: the project's table"
+        ),
+    ],
+    folder: Annotated[
+        Path | None, typer.Option("--data", help="where a spec's files are; default: beside it")
+    ] = None,
     model: Model = None,
     out: Annotated[Path | None, typer.Option(help="default reports/NAME")] = None,
     seeds: Annotated[int, typer.Option(help="trainings of each objective", min=1)] = 3,
@@ -147,6 +155,7 @@ def compare(
 
     compare_command(
         data,
+        folder=folder,
         models=_names(model),
         out=out,
         seeds=seeds,

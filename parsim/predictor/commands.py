@@ -126,8 +126,7 @@ def evaluate_command(
 def measure(
     scores: npt.NDArray[np.float64], labelled: Labelled, corpus: Corpus, models: Sequence[str]
 ) -> dict[str, Any]:
-    """tau_b overall, by data set and by model; baselines; ceiling; pair accuracy; calibration. Plain values.
-    """
+    """tau_b overall, by data set and by model; baselines; ceiling; pair accuracy; calibration. Plain values."""
     from parsim.predictor.baselines import prompt_length
     from parsim.predictor.evaluate import (
         calibration,
@@ -220,6 +219,7 @@ def score_command(
 def compare_command(
     data: Path,
     *,
+    folder: Path | None,
     models: Sequence[str],
     out: Path | None,
     seeds: int,
@@ -231,11 +231,12 @@ def compare_command(
 ) -> None:
     """`python -m parsim compare`: see `parsim.predictor.compare.run_comparison`."""
     from parsim.predictor.compare import run_comparison
-    from parsim.predictor.comparison import ABLATIONS, Comparison, DataSet, read_comparison
+    from parsim.predictor.comparison import ABLATIONS, Comparison, DataSet, read_comparison, shipped_spec
     from parsim.predictor.table import markdown
 
-    if data.suffix in (".yaml", ".yml"):
-        comparison = read_comparison(data)
+    spec = shipped_spec(str(data)) or (data if data.suffix in (".yaml", ".yml") else None)
+    if spec is not None:
+        comparison = read_comparison(spec)
     else:
         one = DataSet(name=data.stem, file=data.name, train_on=list(models), limit=limit)
         comparison = Comparison(
@@ -245,10 +246,10 @@ def compare_command(
         variants = [*comparison.variants, *ABLATIONS]
         comparison = comparison.model_copy(update={"variants": variants})
     _set_threads(threads)
-    folder = out or Path("reports") / comparison.name
-    results = run_comparison(comparison, folder, data.parent, say=console.print, progress=progress)
+    target = out or Path("reports") / comparison.name
+    results = run_comparison(comparison, target, folder or data.parent, say=console.print, progress=progress)
     print(markdown(results))
-    print(f"written to {folder}: results.parquet, table.md, runs/")
+    print(f"written to {target}: results.parquet, table.md, runs/")
 
 
 def make_recipe(changes: dict[str, Any], settings: Sequence[str]) -> Recipe:

@@ -72,7 +72,7 @@ def run_comparison(
         scores: dict[str, list[Floats]] = {}
         facts: dict[str, list[dict[str, Any]]] = {}
         for variant in _variants(comparison, spec):
-            for seed in comparison.seeds:
+            for seed in variant.seeds or comparison.seeds:
                 found, fact = _one_run(comparison, job, variant, seed, out / "runs", say, progress)
                 scores.setdefault(variant.name, []).append(found)
                 facts.setdefault(variant.name, []).append(fact)

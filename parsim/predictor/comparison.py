@@ -15,7 +15,8 @@ from traces.errors import UserError
 class Variant(BaseModel):
     """One way to train: a name and what differs from the comparison's recipe.
 
-    `also_train_on` names models of the same corpus whose lengths are averaged into the training label.
+    `also_train_on` names models of the same corpus whose lengths are averaged into the training label; `seeds`
+    overrides the comparison's.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -23,6 +24,7 @@ class Variant(BaseModel):
     name: str
     recipe: dict[str, Any] = Field(default_factory=dict)
     also_train_on: list[str] = Field(default_factory=list)
+    seeds: list[int] | None = None
 
 
 class DataSet(BaseModel):
@@ -30,7 +32,7 @@ class DataSet(BaseModel):
 
     Attributes:
         name: as the table calls it.
-        file: JSONL or Parquet, relative to the spec.
+        file: JSONL or Parquet, relative to the spec's folder or the one named with --data.
         train_on: model whose lengths are learned (several are averaged).
         test_on: models whose lengths the held-out prompts are judged by; by default `train_on`.
         ceiling: models that are repeated samples of one another (one model at several temperatures), or none.
@@ -81,6 +83,12 @@ ABLATIONS = (
     Variant(name="pairwise, bert-base", recipe={"objective": "pairwise", "encoder": "bert-base-uncased"}),
 )
 """What `compare --ablate` adds."""
+
+
+def shipped_spec(name: str) -> Path | None:
+    """The spec of that name that comes with the package, or None."""
+    file = Path(__file__).parent / "comparisons" / f"{name}.yaml"
+    return file if file.is_file() else None
 
 
 def read_comparison(path: Path) -> Comparison:

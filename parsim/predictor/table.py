@@ -141,7 +141,8 @@ def markdown(results: pl.DataFrame) -> str:
             "",
             f"{first['training_prompts']:,} prompts to train on, {first['test_prompts']:,} held out.",
             "",
-            "| method | tau_b [95% interval] | over pointwise [paired] | pair accuracy | seeds (spread) | CPU s a run |",
+            "| method | tau_b [95% interval] | over pointwise [paired] | pair accuracy | seeds (spread)"
+            " | CPU s a run |",
             "|---|---|---|---|---|---|",
         ]
         for row in part.sort("tau_b", descending=True, nulls_last=True).iter_rows(named=True):
@@ -149,9 +150,8 @@ def markdown(results: pl.DataFrame) -> str:
             cpu = f"{row['cpu_s']:.0f}" if row["cpu_s"] is not None else ""
             gain = _signed(row["gain"], row["gain_low"], row["gain_high"])
             accuracy = f"{row['pair_accuracy']:.3f}" if row["pair_accuracy"] is not None else ""
-            tau = str(
-                Interval(*(math.nan if row[key] is None else row[key] for key in ("tau_b", "low", "high")))
-            )
+            bounds = [math.nan if row[key] is None else row[key] for key in ("tau_b", "low", "high")]
+            tau = Interval(*bounds)
             lines.append(f"| {row['method']} | {tau} | {gain} | {accuracy} | {seeds} | {cpu} |")
         lines.append("")
     return "\n".join(lines)

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from parsim.predictor.scorer import BatchScorer
+
+
+def until(condition: Callable[[], bool], timeout_s: float = 5.0) -> None:
+    end = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < end, "timed out"
+        time.sleep(0.002)
+
+
+def collect(scorer: BatchScorer, count: int) -> dict[str, float]:
+    found: dict[str, float] = {}
+
+    def enough() -> bool:
+        found.update(scorer.poll())
+        return len(found) >= count
+
+    until(enough)
+    return found
+
+
+class Counting:
+    """Scores a text by its length; can be held back."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[str]] = []
+        self.go = threading.Event()
+        self.go.set()
+
+    def __call__(self, texts: Sequence[str]) -> list[float]:
+        self.batches.append(list(texts))
+        self.go.wait(5)
+        return [float(len(text)) for text in texts]
+
+
+def test_what_arrives_during_a_batch_forms_the_next_one() -> None:
+    score = Counting()
+    score.go.clear()
+    scorer = BatchScorer(score)
+    scorer.submit("first", "x")
+    until(lambda: len(score.batches) == 1)
+    for number in range(5):
+        scorer.submit(str(number), "y" * (number + 2))
+    assert scorer.poll() == {}
+    score.go.set()
+    found = collect(scorer, 6)
+    assert found == {"first": 1.0, **{str(number): number + 2.0 for number in range(5)}}
+    assert [len(batch) for batch in score.batches] == [1, 5]
+    assert scorer.poll() == {}
+    scorer.close()
+
+
+def test_a_prompt_is_scored_once() -> None:
+    score = Counting()
+    scorer = BatchScorer(score)
+    scorer.submit("a", "same")
+    collect(scorer, 1)
+    scorer.submit("b", "same")
+    assert scorer.poll() == {"b": 4.0}
+    assert (scorer.stats.cached, scorer.stats.batches) == (1, 1)
+    scorer.close()
+
+
+def test_batches_are_bounded_and_the_cache_forgets() -> None:
+    score = Counting()
+    score.go.clear()
+    scorer = BatchScorer(score, max_batch=4, cache_size=2)
+    for number in range(9):
+        scorer.submit(str(number), "z" * (number + 1))
+    score.go.set()
+    collect(scorer, 9)
+    assert max(len(batch) for batch in score.batches) <= 4
+    scorer.submit("again", "z")
+    collect(scorer, 1)
+    assert scorer.stats.cached == 0
+    scorer.close()
+
+
+def test_a_request_that_waited_too_long_is_given_up() -> None:
+    score = Counting()
+    score.go.clear()
+    scorer = BatchScorer(score, max_wait_s=0.05)
+    scorer.submit("now", "x")
+    until(lambda: len(score.batches) == 1)
+    scorer.submit("late", "yy")
+    time.sleep(0.1)
+    score.go.set()
+    until(lambda: scorer.stats.expired == 1)
+    assert collect(scorer, 1) == {"now": 1.0}
+    scorer.close()
+
+
+def test_a_failing_predictor_leaves_requests_unscored_and_the_worker_alive() -> None:
+    def score(texts: Sequence[str]) -> list[float]:
+        if "bad" in texts:
+            raise RuntimeError("broken")
+        return [1.0 for _ in texts]
+
+    scorer = BatchScorer(score)
+    scorer.submit("a", "bad")
+    until(lambda: scorer.stats.failures == 1)
+    scorer.submit("b", "good")
+    assert collect(scorer, 1) == {"b": 1.0}
+    scorer.close()
+
+
+def test_token_ids_are_decoded_off_the_calling_thread() -> None:
+    threads: list[str] = []
+
+    def decode(ids: Sequence[int]) -> str:
+        threads.append(threading.current_thread().name)
+        return "".join(map(chr, ids))
+
+    score = Counting()
+    scorer = BatchScorer(score, decode)
+    scorer.submit("a", [104, 105])
+    assert collect(scorer, 1) == {"a": 2.0}
+    assert score.batches == [["hi"]]
+    assert threads == ["parsim-scorer"]
+    scorer.close()
+
+
+def test_submit_returns_at_once_and_close_drops_what_waits() -> None:
+    score = Counting()
+    score.go.clear()
+    scorer = BatchScorer(score)
+    started = time.perf_counter()
+    for number in range(1000):
+        scorer.submit(str(number), str(number))
+    assert time.perf_counter() - started < 0.5
+    until(lambda: len(score.batches) == 1)
+    threading.Timer(0.05, score.go.set).start()
+    scorer.close()
+    assert len(score.batches) == 1
+    scorer.submit("after", "x")
+    assert "after" not in scorer.poll()
+
+
+@pytest.mark.parametrize("count", [64])
+def test_submitting_from_many_threads_loses_nothing(count: int) -> None:
+    scorer = BatchScorer(Counting())
+    threads = [
+        threading.Thread(
+            target=lambda part=part: [scorer.submit(f"{part}-{n}", f"{part} {n}") for n in range(count)]
+        )
+        for part in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    assert len(collect(scorer, 4 * count)) == 4 * count
+    scorer.close()

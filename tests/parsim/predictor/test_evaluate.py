@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import polars as pl
+import pytest
+
+from parsim.predictor.evaluate import (
+    Interval,
+    calibration,
+    noise_ceiling,
+    pair_accuracy,
+    tau_b,
+    tau_by_group,
+    tau_difference,
+    tau_interval,
+)
+
+
+def test_tau_b_by_hand() -> None:
+    """Scores 1 2 3 4 on lengths 1 3 2 4: 5 concordant, 1 discordant of 6: 4 / 6."""
+    assert tau_b(np.arange(4.0), np.array([1.0, 3, 2, 4])) == pytest.approx(4 / 6)
+
+
+def test_tau_b_corrects_ties() -> None:
+    """Lengths 1 1 2: 2 concordant, 0 discordant, one tie: 2 / sqrt(3 * 2)."""
+    assert tau_b(np.array([1.0, 2, 3]), np.array([1.0, 1, 2])) == pytest.approx(2 / math.sqrt(6))
+
+
+def test_constants_leave_tau_undefined() -> None:
+    assert math.isnan(tau_b(np.arange(5.0), np.full(5, 7.0)))
+    assert math.isnan(tau_b(np.full(5, 7.0), np.arange(5.0)))
+    found = tau_interval(np.arange(5.0), np.full(5, 7.0))
+    assert str(found) == "undefined"
+
+
+def test_interval_covers_the_true_tau() -> None:
+    """Bivariate normal with correlation r has tau = 2/pi asin(r); 95% intervals must cover it most of the time."""
+    truth, hits = 2 / math.pi * math.asin(0.7), 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        x = rng.normal(size=300)
+        y = 0.7 * x + math.sqrt(1 - 0.49) * rng.normal(size=300)
+        found = tau_interval(x, np.exp(y), resamples=200)
+        hits += found.low <= truth <= found.high
+    assert hits >= 16
+
+
+def test_paired_difference_is_tighter_than_either_interval() -> None:
+    rng = np.random.default_rng(0)
+    lengths = rng.lognormal(size=400)
+    one = np.log(lengths) + rng.normal(size=400)
+    other = one + 0.1 * rng.normal(size=400)
+    difference = tau_difference(one, other, lengths, resamples=200)
+    alone = tau_interval(one, lengths, resamples=200)
+    assert difference.high - difference.low < 0.5 * (alone.high - alone.low)
+    assert tau_difference(one, one, lengths, resamples=50) == Interval(0.0, 0.0, 0.0)
+
+
+def test_noise_ceiling_finds_the_predictor_that_knows_the_expectation() -> None:
+    rng = np.random.default_rng(1)
+    expected = rng.normal(size=4000)
+    samples = np.exp(expected[:, None] + 0.8 * rng.normal(size=(4000, 2)))
+    found = noise_ceiling(pl.DataFrame({"prompt": list(map(str, range(4000))), "samples": samples.tolist()}))
+    assert found is not None
+    assert found.sample.value == pytest.approx(2 / math.pi * math.asin(1 / 1.64), abs=0.02)
+    assert found.expected == pytest.approx(tau_b(expected, samples[:, 0]), abs=0.02)
+    assert noise_ceiling(pl.DataFrame({"prompt": ["a"], "samples": [[3.0]]})) is None
+
+
+def test_pair_accuracy_by_gap() -> None:
+    """Scores are right but for rows 0 and 1, whose lengths (10, 11) are within 20% of each other."""
+    scores, lengths = np.array([2.0, 1, 3, 4]), np.array([10.0, 11, 100, 1000])
+    table = {row["gap"]: row for row in pair_accuracy(scores, lengths).to_dicts()}
+    assert table["0% to 20%"]["accuracy"] == 0.0
+    assert table["80% to 100%"]["accuracy"] == 1.0
+    assert table["all"]["accuracy"] == pytest.approx(5 / 6, abs=0.01)
+
+
+def test_equal_scores_count_half() -> None:
+    assert pair_accuracy(np.zeros(50), np.arange(1.0, 51))["accuracy"][-1] == 0.5
+
+
+def test_calibration_parts_are_in_the_order_of_the_score() -> None:
+    table = calibration(np.arange(100.0), np.arange(1.0, 101))
+    assert table["prompts"].to_list() == [10] * 10
+    assert table["median"].to_list() == [5.5 + 10 * part for part in range(10)]
+
+
+def test_groups() -> None:
+    scores, lengths = np.array([1.0, 2, 3, 1, 2]), np.array([1.0, 2, 3, 2, 1])
+    table = tau_by_group(scores, lengths, ["up"] * 3 + ["down"] * 2)
+    assert table["group"].to_list() == ["up", "down"]
+    assert table["tau_b"].to_list() == pytest.approx([1.0, -1.0])
