@@ -19,7 +19,10 @@ FAILURES_IN_A_ROW = 5
 
 
 class Scorer(Protocol):
-    """Predicts response lengths off the scheduling thread. All three methods return at once."""
+    """Predicts response lengths off the scheduling thread. All three methods return at once.
+
+    A scorer whose worker can fail out of sight counts that in `stats.failures`, if it has such an attribute.
+    """
 
     def submit(self, request_id: str, prompt_token_ids: Sequence[int]) -> None:
         """Ask for the score of a prompt."""
@@ -35,7 +38,8 @@ class ScoreFeed:
     """Shields a scheduler from its scorer: each failure is counted, the first is logged, none is raised.
 
     Attributes:
-        failures: calls that raised or blocked, and answers that are no finite number.
+        failures: calls that raised or blocked, batches that failed on the scorer's own thread, and answers that are
+            no finite number.
         given_up: the scorer failed `FAILURES_IN_A_ROW` times in a row and is asked no more.
     """
 
@@ -43,6 +47,7 @@ class ScoreFeed:
         self._scorer = scorer
         self._log = log
         self._in_a_row = 0
+        self._failed_behind = 0
         self.failures = 0
         self.given_up = False
 
@@ -54,6 +59,10 @@ class ScoreFeed:
         """The finite scores that became ready since the last call."""
         nothing: Mapping[str, float] = {}
         scores = self._call(self._scorer.poll, nothing)
+        failed_behind = int(getattr(getattr(self._scorer, "stats", None), "failures", 0))
+        for _ in range(failed_behind - self._failed_behind):
+            self._fail(RuntimeError("a batch failed on its own thread"))
+        self._failed_behind = failed_behind
         ready = {}
         for request_id, raw in scores.items():
             score = finite(raw)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+import types
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -88,6 +89,17 @@ def test_answers_that_are_no_finite_number_are_dropped() -> None:
     feed = ScoreFeed(stub, LOG)
     stub.ready = {"a": 1.5, "b": float("nan"), "c": "long", "d": "2"}
     assert feed.poll() == {"a": 1.5, "d": 2.0}
+    assert feed.failures == 2
+
+
+def test_batches_that_fail_on_the_scorers_own_thread_are_counted() -> None:
+    stub = Stub()
+    stub.stats = types.SimpleNamespace(failures=0)  # type: ignore[attr-defined]
+    feed = ScoreFeed(stub, LOG)
+    assert feed.poll() == {} and feed.failures == 0
+    stub.stats.failures = 2  # type: ignore[attr-defined]
+    feed.poll()
+    feed.poll()
     assert feed.failures == 2
 
 
