@@ -1,0 +1,187 @@
+"""What must hold in every run, on random engines and requests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import simpy
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from parsim.engine.batch import Batch, BatchFormer
+from parsim.engine.config import EngineConfig
+from parsim.engine.engine import Engine
+from parsim.engine.request import EngineRequest
+from parsim.engine.step_log import StepLog
+from parsim.engine.step_time import StepTime
+from parsim.scheduler.policy import Policy, parse_policy
+
+STEP_TIME = StepTime(
+    base_s=0.008, prefill_token_s=6e-5, decode_seq_s=2e-5, kv_token_s=6e-8, attention_pair_s=1e-9
+)
+MAX_MODEL_LEN = 120
+
+
+@dataclass
+class Case:
+    config: EngineConfig
+    policy: Policy
+    rows: list[tuple[float, int, int, float, list[int]]]
+    aborts: dict[str, float]
+
+    def requests(self) -> list[EngineRequest]:
+        return [
+            EngineRequest(i, f"r{i:02d}", arrival, prompt, output, score, prefix)
+            for i, (arrival, prompt, output, score, prefix) in enumerate(self.rows)
+        ]
+
+    def serve(self, observer: StepLog | None = None) -> tuple[Engine, list[EngineRequest]]:
+        requests = self.requests()
+        env = simpy.Environment()
+        engine = Engine(env, self.config, self.policy, requests, self.aborts, observer)
+        env.run()
+        return engine, requests
+
+
+@st.composite
+def cases(draw: st.DrawFn, aborts: bool = True, prefixes: bool = True) -> Case:
+    block_size = draw(st.sampled_from([1, 4, 16]))
+    chunked = draw(st.booleans())
+    least = -(-MAX_MODEL_LEN // block_size) + 1
+    config = EngineConfig(
+        num_gpu_blocks=draw(st.integers(least, 3 * least)),
+        block_size=block_size,
+        max_num_seqs=draw(st.sampled_from([1, 2, 5, 16])),
+        max_num_batched_tokens=draw(st.sampled_from([16, 40, 200])) if chunked else MAX_MODEL_LEN,
+        max_model_len=MAX_MODEL_LEN,
+        enable_chunked_prefill=chunked,
+        enable_prefix_caching=draw(st.booleans()),
+        async_scheduling=draw(st.booleans()),
+        long_prefill_token_threshold=draw(st.sampled_from([0, 5, 20])),
+        watermark=draw(st.sampled_from([0.0, 0.1])),
+        scheduler_reserve_full_isl=draw(st.booleans()),
+        step_time=STEP_TIME,
+    )
+    policy = replace(
+        parse_policy(draw(st.sampled_from(["fcfs", "oracle", "hrrn"]))),
+        victim=draw(st.sampled_from(["last", "worst"])),
+        starvation_threshold_s=draw(st.sampled_from([None, 0.0, 0.05, 0.5])),
+    )
+    rows = []
+    arrival = 0.0
+    for _ in range(draw(st.integers(1, 25))):
+        arrival += draw(st.sampled_from([0.0, 0.0, 0.001, 0.02, 0.3]))
+        prompt = draw(st.integers(1, MAX_MODEL_LEN - 1))
+        output = draw(st.integers(1, min(40, MAX_MODEL_LEN - prompt)))
+        shared = draw(st.integers(0, prompt // block_size)) if prefixes else 0
+        family = 1000 * draw(st.integers(0, 2))
+        rows.append((arrival, prompt, output, float(draw(st.integers(0, 9))), [family + k for k in range(shared)]))
+    ends = {}
+    if aborts:
+        for index in draw(st.lists(st.integers(0, len(rows) - 1), max_size=3, unique=True)):
+            ends[f"r{index:02d}"] = rows[index][0] + draw(st.sampled_from([0.0, 0.01, 0.1, 0.4]))
+    return Case(config, policy, rows, ends)
+
+
+class Watch(StepLog):
+    """Counts blocks and tokens after every batch."""
+
+    def __init__(self) -> None:
+        super().__init__(detail=True)
+        self.cached = 0
+
+    def observe(self, batch: Batch, former: BatchFormer) -> None:
+        super().observe(batch, former)
+        config = former.config
+        assert 0 <= former.cache.free <= config.usable_blocks
+        assert len(former.running) <= config.max_num_seqs
+        assert batch.prefill_tokens + batch.decode_seqs <= config.max_num_batched_tokens
+        assert batch.end_s >= batch.start_s >= batch.formed_s
+        assert (batch.end_s > batch.start_s) == bool(batch)
+        self.cached += sum(cached for _, cached in batch.admitted)
+        if not former.running:
+            assert former.cache.free == config.usable_blocks
+        former.cache.check(list(former.running))
+
+
+@settings(max_examples=300, deadline=None)
+@given(cases())
+def test_blocks_clock_and_outcome(case: Case) -> None:
+    watch = Watch()
+    engine, requests = case.serve(watch)
+    engine.former.cache.check([])
+    starts = [row["start_s"] for row in watch.rows]
+    assert starts == sorted(starts)
+    for request in requests:
+        if request.rejected:
+            assert request.finish_s < 0
+            continue
+        assert request.arrival_s <= request.first_scheduled_s <= request.first_token_s <= request.finish_s
+    assert not engine.former.running
+    assert not engine.queue
+
+
+@settings(max_examples=300, deadline=None)
+@given(cases(aborts=False))
+def test_tokens_are_conserved(case: Case) -> None:
+    """Every position is computed once, found in the cache, or lost to a preemption and counted as recomputed."""
+    watch = Watch()
+    _, requests = case.serve(watch)
+    computed = sum(row["prefill_tokens"] + row["decode_seqs"] for row in watch.rows)
+    positions = sum(r.prompt_tokens + r.output_tokens - 1 for r in requests if not r.rejected)
+    recomputed = sum(r.recomputed_tokens for r in requests)
+    assert computed <= positions + recomputed
+    assert computed + watch.cached >= positions
+    if not watch.cached:
+        assert computed == positions + recomputed
+
+
+@settings(max_examples=300, deadline=None)
+@given(cases())
+def test_advancing_many_steps_at_once_changes_nothing(case: Case) -> None:
+    """Runs of uneventful steps give the same times, to the last bit, as steps one by one."""
+
+    def outcome(requests: list[EngineRequest]) -> list[tuple[object, ...]]:
+        return [
+            (r.first_scheduled_s, r.first_token_s, r.finish_s, r.preemptions, r.cached_tokens, r.promoted, r.rejected)
+            for r in requests
+        ]
+
+    one_by_one, stepped = case.serve(StepLog())
+    at_once, coasted = case.serve()
+    assert outcome(stepped) == outcome(coasted)
+    assert one_by_one.step == at_once.step
+
+
+@settings(max_examples=200, deadline=None)
+@given(cases(aborts=False))
+def test_no_request_that_has_waited_too_long_is_overtaken(case: Case) -> None:
+    """The starvation bound: once a waiting request is past the threshold, only earlier ones are admitted first."""
+    threshold = case.policy.starvation_threshold_s
+    if case.policy.order == "fcfs" or threshold is None:
+        return
+    log = StepLog()
+    _, requests = case.serve(log)
+    by_id = {request.request_id: request for request in requests}
+    arrival_order = [request.request_id for request in requests]
+    for row in log.rows:
+        for name in row["admitted"]:
+            admitted = by_id[name]
+            for other in requests:
+                overdue = (
+                    not other.rejected
+                    and row["formed_s"] - other.arrival_s > threshold
+                    and other.first_scheduled_s > row["formed_s"]
+                )
+                if overdue:
+                    assert arrival_order.index(name) < arrival_order.index(other.request_id) and admitted.promoted
+
+
+@settings(max_examples=100, deadline=None)
+@given(cases(prefixes=False, aborts=False))
+def test_prefix_caching_without_shared_prefixes_changes_only_recomputation(case: Case) -> None:
+    """With nothing to share and no preemption, the two caches give the same run."""
+    with_cache, cached = replace(case, config=case.config.model_copy(update={"enable_prefix_caching": True})).serve()
+    without, plain = replace(case, config=case.config.model_copy(update={"enable_prefix_caching": False})).serve()
+    if not with_cache.former.preemptions and not without.former.preemptions:
+        assert [r.finish_s for r in cached] == [r.finish_s for r in plain]
