@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from traces.arrivals import Arrivals
     from traces.corpus import Corpus
     from traces.trace import Trace
 
@@ -37,7 +36,7 @@ Process = "'poisson(rate=10)', 'gamma(rate=10, cv=2)', 'burst(n=2000, every_s=60
 @app.command()
 def info(
     path: Annotated[
-        Path | None, typer.Argument(help="A trace or corpus; the bundled trace if left out.")
+        Path | None, typer.Argument(help="A trace or corpus; the bundled trace if left out, or bundled.")
     ] = None,
     format: Format = None,
     model: Model = None,
@@ -49,7 +48,8 @@ def info(
     from traces.info_table import show
     from traces.trace import BUNDLED
 
-    figures = describe(_read_any(path or BUNDLED, format, model, skip_bad))
+    chosen = BUNDLED if path is None or str(path) == "bundled" else path
+    figures = describe(_read_any(chosen, format, model, skip_bad))
     if json:
         from json import dumps
 
@@ -107,17 +107,19 @@ def synthesize(
     seed: Seed = 0,
 ) -> None:
     """Draw a trace: arrivals from a process, lengths lognormal or resampled."""
-    from traces.arrivals import parse_arrivals
-    from traces.lengths import Lognormal, Resampled
-    from traces.readers import read_corpus
     from traces.synthesis import synthesize as draw
 
-    lengths: Lognormal | Resampled
+    lengths: dict[str, Any] = {
+        "prompt_mean": prompt_mean,
+        "prompt_cv": prompt_cv,
+        "output_mean": output_mean,
+        "output_cv": output_cv,
+        "correlation": correlation or 0.0,
+        "max_tokens": max_tokens,
+    }
     if lengths_from is not None:
-        lengths = Resampled(read_corpus(lengths_from, model).frame, correlation)
-    else:
-        lengths = Lognormal(prompt_mean, prompt_cv, output_mean, output_cv, correlation or 0.0, max_tokens)
-    _write(draw(parse_arrivals(arrivals), lengths, requests, seed), out)
+        lengths = {"from": lengths_from, "model": model, "correlation": correlation}
+    _write(draw(arrivals, lengths, requests, seed), out)
 
 
 @app.command()
@@ -138,7 +140,7 @@ def join(
     from traces.readers import read_corpus
 
     rows = read_corpus(corpus, model, format, skip_bad=skip_bad)
-    _write(join_rows(rows.frame, _arrivals(arrivals), seed, requests, metadata=rows.metadata), out)
+    _write(join_rows(rows, arrivals, seed, requests), out)
 
 
 @app.command()
@@ -202,14 +204,6 @@ def _read_any(path: Path, format: str | None, model: str | None, skip_bad: bool)
     if has_arrivals(path, format):
         return read_trace(path, format, skip_bad=skip_bad)
     return read_corpus(path, model, format, skip_bad=skip_bad)
-
-
-def _arrivals(text: str) -> Arrivals | Trace:
-    """A recorded trace if `text` names a file, else a process."""
-    from traces.arrivals import parse_arrivals
-    from traces.readers import read_trace
-
-    return read_trace(text) if Path(text).exists() else parse_arrivals(text)
 
 
 def _write(trace: Trace, out: Path) -> None:

@@ -3,39 +3,48 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 
-from traces.arrivals import Arrivals
+from traces.arrivals import Arrivals, parse_arrivals
+from traces.corpus import Corpus
 from traces.errors import UserError
 from traces.trace import OPTIONAL, REQUIRED, SCORE_PREFIX, Trace
 
 
 def join(
-    corpus: pl.DataFrame,
-    arrivals: Arrivals | Trace,
+    corpus: Corpus | pl.DataFrame | str | Path,
+    arrivals: Arrivals | Trace | str | Path,
     seed: int = 0,
     n: int | None = None,
     *,
+    model: str | None = None,
     replace: bool | None = None,
     metadata: dict[str, str] | None = None,
 ) -> Trace:
     """Draw `n` rows of a corpus and let them arrive by a process, or at a recorded trace's times.
 
     Args:
-        corpus: `prompt_tokens` and `output_tokens`, and optionally `request_id`, `prompt`, `prefix_hashes`,
-            `session_id`, `client_id`, `score.NAME`; an `arrival_s` is ignored.
-        arrivals: a process, or a trace whose arrival times are taken as they are.
+        corpus: a corpus, a file that holds one, or a frame with `prompt_tokens` and `output_tokens` and
+            optionally `request_id`, `prompt`, `prefix_hashes`, `session_id`, `client_id`, `score.NAME`; an
+            `arrival_s` is ignored.
+        arrivals: a process or its text (`"poisson(rate=10)"`), or a trace (or its file) whose arrival times are
+            taken as they are.
         seed: of the rows' order and of the process; same seed, same trace.
         n: requests; default: all rows of the corpus, or as many as the recorded arrivals if those are fewer.
+        model: whose lengths, where a file has several models'.
         replace: draw rows with replacement; default: only if `n` exceeds the corpus. A repeated row's
             `request_id` gets `~2`, `~3`, ...
-        metadata: provenance of the corpus.
+        metadata: provenance; default: the corpus's own.
 
     Raises:
-        UserError: a column is missing, or there are fewer arrivals or rows than asked for.
+        UserError: a file or text is not understood, a column is missing, or there are fewer arrivals or rows
+            than asked for.
     """
+    corpus, metadata = _rows(corpus, model, metadata)
+    arrivals = _when(arrivals)
     missing = [column for column in ("prompt_tokens", "output_tokens") if column not in corpus.columns]
     if missing:
         raise UserError(f"corpus has no column {' and '.join(missing)}; found: {', '.join(corpus.columns)}")
@@ -64,7 +73,7 @@ def join(
         "seed": seed,
         "n": n,
     }
-    carried = {key: value for key, value in (metadata or {}).items() if key != "recipe"}
+    carried = {key: value for key, value in metadata.items() if key != "recipe"}
     return Trace(
         frame.select(*(c for c in (*REQUIRED, *OPTIONAL) if c in frame.columns), *scores),
         {
@@ -73,6 +82,29 @@ def join(
             "recipe": json.dumps({"kind": "join", "recorded_arrivals": recorded, **recipe}),
         },
     )
+
+
+def _rows(
+    corpus: Corpus | pl.DataFrame | str | Path, model: str | None, metadata: dict[str, str] | None
+) -> tuple[pl.DataFrame, dict[str, str]]:
+    if isinstance(corpus, str | Path):
+        from traces.readers import read_corpus
+
+        corpus = read_corpus(corpus, model)
+    if isinstance(corpus, Corpus):
+        return corpus.frame, corpus.metadata if metadata is None else metadata
+    return corpus, metadata or {}
+
+
+def _when(arrivals: Arrivals | Trace | str | Path) -> Arrivals | Trace:
+    """A text that names a file is a recorded trace, another a process."""
+    if not isinstance(arrivals, str | Path):
+        return arrivals
+    if Path(arrivals).exists():
+        from traces.readers import read_trace
+
+        return read_trace(arrivals)
+    return parse_arrivals(str(arrivals))
 
 
 def _unique_ids() -> pl.Expr:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -83,6 +86,29 @@ class Resampled:
         last = len(prompt) - 1
         at_first, at_second = (np.minimum(rank.astype(np.int64), last) for rank in (first, second))
         return np.sort(prompt)[at_first], np.sort(output)[at_second]
+
+
+def parse_lengths(settings: Mapping[str, Any]) -> Lognormal | Resampled:
+    """Lengths as a sweep file or a command line gives them.
+
+    Args:
+        settings: the attributes of `Lognormal`; or `from` (a trace or corpus to resample), with `model` where the
+            corpus has several models' lengths, and `correlation`.
+
+    Raises:
+        UserError: an unknown name (with the nearest), a value out of range, or a file that cannot be read.
+    """
+    known = ("from", "model", "correlation") if "from" in settings else tuple(Lognormal.__dataclass_fields__)
+    for name in settings:
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            hint = f" (meant {near[0]}?)" if near else ""
+            raise UserError(f"lengths: no setting {name!r}{hint}; known: {', '.join(known)}")
+    if "from" not in settings:
+        return Lognormal(**settings)
+    from traces.readers import read_corpus
+
+    return Resampled(read_corpus(settings["from"], settings.get("model")).frame, settings.get("correlation"))
 
 
 def coupled_normals(n: int, spearman: float, rng: np.random.Generator) -> NDArray[np.float64]:

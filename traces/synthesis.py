@@ -3,25 +3,37 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 import polars as pl
 
-from traces.arrivals import Arrivals
-from traces.lengths import Lognormal, Resampled
+from traces.arrivals import Arrivals, parse_arrivals
+from traces.lengths import Lognormal, Resampled, parse_lengths
 from traces.trace import Trace
 
 
-def synthesize(arrivals: Arrivals, lengths: Lognormal | Resampled, n: int, seed: int = 0) -> Trace:
+def synthesize(
+    arrivals: Arrivals | str, lengths: Lognormal | Resampled | Mapping[str, Any], n: int, seed: int = 0
+) -> Trace:
     """A trace of `n` requests; the same arguments give the same trace.
+
+    Args:
+        arrivals: a process, or its text (`"poisson(rate=10)"`).
+        lengths: distributions, or their settings (`parse_lengths`).
+        n: requests.
+        seed: of arrivals and lengths.
 
     The metadata's `recipe` says how it was drawn, so that `traces.redraw` can draw it anew under another
     seed.
 
     Raises:
-        UserError: `n` is below 1.
+        UserError: `n` is below 1, or the text or the settings are not understood.
     """
+    arrivals = parse_arrivals(arrivals) if isinstance(arrivals, str) else arrivals
+    lengths = parse_lengths(lengths) if isinstance(lengths, Mapping) else lengths
     times = arrivals.draw(n, seed)
     prompt, output = lengths.draw(
         n, np.random.default_rng([seed, 1])

@@ -159,6 +159,24 @@ def test_join_repeats_rows_only_when_asked_for_more_and_marks_them():
         join(CORPUS, Arrivals("poisson", {}), n=4, replace=False)
 
 
+def test_join_and_synthesize_take_what_a_sweep_file_can_hold(tmp_path):
+    from traces import Corpus, write_trace
+
+    process, path = Arrivals("poisson", {"rate": 2.0}), tmp_path / "c.parquet"
+    write_trace(Trace(CORPUS.with_columns(arrival_s=pl.lit(0.0)), {"licence": "X"}), path)
+    by_file = join(str(path), "poisson(rate=2)", seed=4, n=9)
+    assert by_file.frame.equals(join(Corpus(CORPUS), process, seed=4, n=9).frame)
+    assert by_file.metadata["licence"] == "X"
+    assert join(CORPUS, path, seed=4).frame["arrival_s"].to_list() == [0, 0, 0]
+    settings = {"prompt_mean": 90, "output_cv": 2.0, "correlation": 0.5}
+    drawn = synthesize("poisson(rate=2)", settings, 20, seed=1)
+    assert drawn.frame.equals(synthesize(process, Lognormal(**settings), 20, seed=1).frame)
+    resampled = synthesize("poisson(rate=2)", {"from": path}, 20, seed=1)
+    assert resampled.frame.equals(synthesize(process, Resampled(CORPUS), 20, seed=1).frame)
+    with pytest.raises(UserError, match="lengths: no setting 'promt_mean' \\(meant prompt_mean\\?\\)"):
+        synthesize("poisson(rate=2)", {"promt_mean": 3}, 20)
+
+
 def test_join_seeds():
     drawn = [join(CORPUS, Arrivals("poisson", {}), seed=seed, n=40).frame for seed in (1, 1, 2)]
     assert drawn[0].equals(drawn[1])
@@ -231,6 +249,7 @@ def test_mooncake_stands_on_ticks_of_three_seconds(shared):
 
     trace = read_trace(shared / "data/traces/mooncake-conversation.jsonl")
     assert tick_s(trace) == pytest.approx(3.0, abs=0.002)
+    assert trace.metadata["notes"].startswith("time stamps stand on ticks of 3 s")
 
 
 def test_bundled_trace_is_small_recorded_and_only_of_held_out_prompts():

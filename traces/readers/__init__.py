@@ -9,6 +9,7 @@ import polars as pl
 from traces.checks import Draft, checked
 from traces.corpus import Corpus
 from traces.errors import UserError
+from traces.jitter import tick_s
 from traces.readers import (
     azure,
     bailian,
@@ -79,7 +80,14 @@ def read_trace(path: str | Path, format: str | None = None, *, skip_bad: bool = 
             f"{source.path}: {absent}{form.title}, lengths without arrival times; give it some: "
             f"`python -m traces join {source.path} --arrivals 'poisson(rate=10)' --out trace.parquet`"
         )
-    return Trace(*_read(source, form, form.read(source), skip_bad))
+    trace = Trace(*_read(source, form, form.read(source), skip_bad))
+    tick = None if form is plain.FORMAT else tick_s(trace)
+    if tick is None:
+        return trace
+    rounded = (
+        f"time stamps stand on ticks of {tick:.3g} s: spread them (--jitter) before speaking of burstiness"
+    )
+    return Trace(trace.frame, trace.noting(rounded))
 
 
 def has_arrivals(path: str | Path, format: str | None = None) -> bool:
