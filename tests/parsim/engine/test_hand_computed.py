@@ -14,9 +14,20 @@ from parsim.scheduler.policy import Policy, parse_policy
 
 
 def engine_config(**settings: object) -> EngineConfig:
-    plain = {"enable_prefix_caching": False, "async_scheduling": False, "num_gpu_blocks": 101, "block_size": 16}
+    plain = {
+        "enable_prefix_caching": False,
+        "async_scheduling": False,
+        "num_gpu_blocks": 101,
+        "block_size": 16,
+    }
     return EngineConfig.model_validate(
-        {"step_time": StepTime(base_s=1.0), "max_num_seqs": 8, "max_num_batched_tokens": 64, **plain, **settings}
+        {
+            "step_time": StepTime(base_s=1.0),
+            "max_num_seqs": 8,
+            "max_num_batched_tokens": 64,
+            **plain,
+            **settings,
+        }
     )
 
 
@@ -80,7 +91,10 @@ def test_decoding_comes_before_waiting_in_the_budget() -> None:
 
 def test_without_chunked_prefill_a_prompt_waits_for_a_whole_budget() -> None:
     _, log = serve(
-        [(0.0, 10, 1), (0.0, 10, 1)], enable_chunked_prefill=False, max_num_batched_tokens=16, max_model_len=16
+        [(0.0, 10, 1), (0.0, 10, 1)],
+        enable_chunked_prefill=False,
+        max_num_batched_tokens=16,
+        max_model_len=16,
     )
     assert scheduled(log) == [[("r0", 10)], [("r1", 10)]]
 
@@ -132,7 +146,9 @@ def test_the_worst_victim_is_the_longest_and_its_place_in_the_batch_is_given_bac
     Shortest first admits r1, then r0; in step 3 r1 (first in order) needs a block and r0 loses its two.
     """
     policy = Policy("oracle", "score", "output_tokens", None, "worst")
-    (r0, r1), log = serve([(0.0, 7, 5), (0.0, 7, 4)], policy, num_gpu_blocks=5, block_size=4, max_model_len=16)
+    (r0, r1), log = serve(
+        [(0.0, 7, 5), (0.0, 7, 4)], policy, num_gpu_blocks=5, block_size=4, max_model_len=16
+    )
     assert [row["preempted"] for row in log.rows[:3]] == [[], [], ["r0"]]
     assert (r0.preemptions, r1.preemptions) == (1, 0)
 
@@ -160,7 +176,11 @@ def test_prefix_cache_serves_a_preempted_request_again() -> None:
     r1 frees blocks 1 (evicted first) and 0; r0 takes one block, so 1 block of 4 tokens is found again.
     """
     (_, r1), log = serve(
-        [(0.0, 7, 4), (0.0, 7, 4)], num_gpu_blocks=5, block_size=4, max_model_len=16, enable_prefix_caching=True
+        [(0.0, 7, 4), (0.0, 7, 4)],
+        num_gpu_blocks=5,
+        block_size=4,
+        max_model_len=16,
+        enable_prefix_caching=True,
     )
     assert scheduled(log)[4] == [("r1", 5)]
     assert r1.recomputed_tokens == 4

@@ -75,7 +75,9 @@ def cases(draw: st.DrawFn, aborts: bool = True, prefixes: bool = True) -> Case:
         output = draw(st.integers(1, min(40, MAX_MODEL_LEN - prompt)))
         shared = draw(st.integers(0, prompt // block_size)) if prefixes else 0
         family = 1000 * draw(st.integers(0, 2))
-        rows.append((arrival, prompt, output, float(draw(st.integers(0, 9))), [family + k for k in range(shared)]))
+        rows.append(
+            (arrival, prompt, output, float(draw(st.integers(0, 9))), [family + k for k in range(shared)])
+        )
     ends = {}
     if aborts:
         for index in draw(st.lists(st.integers(0, len(rows) - 1), max_size=3, unique=True)):
@@ -143,7 +145,15 @@ def test_advancing_many_steps_at_once_changes_nothing(case: Case) -> None:
 
     def outcome(requests: list[EngineRequest]) -> list[tuple[object, ...]]:
         return [
-            (r.first_scheduled_s, r.first_token_s, r.finish_s, r.preemptions, r.cached_tokens, r.promoted, r.rejected)
+            (
+                r.first_scheduled_s,
+                r.first_token_s,
+                r.finish_s,
+                r.preemptions,
+                r.cached_tokens,
+                r.promoted,
+                r.rejected,
+            )
             for r in requests
         ]
 
@@ -174,14 +184,21 @@ def test_no_request_that_has_waited_too_long_is_overtaken(case: Case) -> None:
                     and other.first_scheduled_s > row["formed_s"]
                 )
                 if overdue:
-                    assert arrival_order.index(name) < arrival_order.index(other.request_id) and admitted.promoted
+                    assert (
+                        arrival_order.index(name) < arrival_order.index(other.request_id)
+                        and admitted.promoted
+                    )
 
 
 @settings(max_examples=100, deadline=None)
 @given(cases(prefixes=False, aborts=False))
 def test_prefix_caching_without_shared_prefixes_changes_only_recomputation(case: Case) -> None:
     """With nothing to share and no preemption, the two caches give the same run."""
-    with_cache, cached = replace(case, config=case.config.model_copy(update={"enable_prefix_caching": True})).serve()
-    without, plain = replace(case, config=case.config.model_copy(update={"enable_prefix_caching": False})).serve()
+    with_cache, cached = replace(
+        case, config=case.config.model_copy(update={"enable_prefix_caching": True})
+    ).serve()
+    without, plain = replace(
+        case, config=case.config.model_copy(update={"enable_prefix_caching": False})
+    ).serve()
     if not with_cache.former.preemptions and not without.former.preemptions:
         assert [r.finish_s for r in cached] == [r.finish_s for r in plain]

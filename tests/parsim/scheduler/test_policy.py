@@ -1,0 +1,33 @@
+"""Named policies."""
+
+from __future__ import annotations
+
+import pytest
+
+from parsim.scheduler.policy import POLICIES, parse_policy
+
+
+def test_the_papers_policies_and_their_columns() -> None:
+    columns = {name: parse_policy(name).score for name in ("fcfs", "pointwise", "listwise", "pars", "oracle")}
+    assert columns == {
+        "fcfs": None,
+        "pointwise": "score.pointwise",
+        "listwise": "score.listwise",
+        "pars": "score.pars",
+        "oracle": "output_tokens",
+    }
+    assert POLICIES["pars"].starvation_threshold_s == 120.0
+    assert POLICIES["fcfs"].starvation_threshold_s is None
+
+
+def test_an_emulated_policy_says_so() -> None:
+    assert parse_policy("emulated(tau=0.8)").emulated_tau == 0.8
+    assert parse_policy("emulated(0.8)").name == "emulated(tau=0.8)"
+    assert POLICIES["pars"].emulated(0.6).label == "pars (emulated, tau 0.60)"
+    assert POLICIES["pars"].label == "pars"
+
+
+@pytest.mark.parametrize("text", ["par", "PARS", "emulated(tau=2)", "emulated(tau=)", "", "emulated(1.2.3)"])
+def test_an_unknown_policy_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="policy"):
+        parse_policy(text)

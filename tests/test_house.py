@@ -1,0 +1,67 @@
+"""The house: arrows point down, and a command that simulates loads nothing heavy."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+HEAVY = {"torch", "transformers", "vllm", "sklearn", "peft", "datasets"}
+
+
+def imported(path: Path) -> set[str]:
+    """Top-level packages that a file imports anywhere, with `parsim.scheduler.vllm` style names kept whole."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.add(node.module)
+    return names
+
+
+def files(package: str) -> list[Path]:
+    return sorted((ROOT / package).rglob("*.py"))
+
+
+@pytest.mark.parametrize(("package", "above"), [("traces", {"parsim", "validate"}), ("parsim", {"validate"})])
+def test_arrows_point_down(package: str, above: set[str]) -> None:
+    for path in files(package):
+        roots = {name.split(".")[0] for name in imported(path)}
+        assert not roots & above, f"{path.relative_to(ROOT)} imports {roots & above}"
+
+
+def test_only_the_adapter_imports_vllm() -> None:
+    for path in files("parsim"):
+        if not path.name.startswith("vllm"):
+            assert "vllm" not in {name.split(".")[0] for name in imported(path)}, path
+
+
+def test_the_scheduler_needs_only_the_standard_library() -> None:
+    allowed = set(sys.stdlib_module_names) | {"parsim"}
+    for path in files("parsim/scheduler"):
+        if path.name.startswith("vllm"):
+            continue
+        for name in imported(path):
+            assert name.split(".")[0] in allowed, f"{path.name} imports {name}"
+            if name.startswith("parsim"):
+                assert name.startswith("parsim.scheduler"), f"{path.name} imports {name}"
+
+
+@pytest.mark.parametrize("command", [["parsim", "--help"], ["traces", "--help"], ["validate", "--help"]])
+def test_help_loads_nothing_heavy(command: list[str]) -> None:
+    code = (
+        "import runpy, sys; sys.argv = sys.argv[1:];\n"
+        "try: runpy.run_module(sys.argv[0], run_name='__main__')\n"
+        "except SystemExit as end: assert not end.code, end.code\n"
+        f"heavy = {HEAVY!r} & set(sys.modules); assert not heavy, heavy"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *command], capture_output=True, text=True, cwd=ROOT, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Usage" in done.stdout
