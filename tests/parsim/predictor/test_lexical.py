@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from parsim.predictor.corpus import Labelled
+
+pytest.importorskip("sklearn")
+
+from parsim.predictor.baselines import prompt_length, tfidf_ridge
+from parsim.predictor.evaluate import tau_b
+from parsim.predictor.lexical import Lexical
+
+
+def test_words_tell_the_length(learnable: Labelled) -> None:
+    train, test = learnable.take(np.arange(160)), learnable.take(np.arange(160, 240))
+    words = Lexical.fit(train.prompts, np.log(train.lengths))
+    assert tau_b(words.predict(test.prompts), test.lengths) > 0.6
+    assert tau_b(tfidf_ridge(train.prompts, train.lengths, test.prompts), test.lengths) > 0.6
+
+
+def test_blend_takes_what_ranks_better(learnable: Labelled) -> None:
+    rng = np.random.default_rng(0)
+    train, rest = learnable.take(np.arange(160)), learnable.take(np.arange(160, 240))
+    words = Lexical.fit(train.prompts, np.log(train.lengths))
+    useless, perfect = rng.normal(size=80), np.log(rest.lengths)
+    on_words = words.blend(useless, rest.prompts, rest.lengths)
+    on_encoder = words.blend(perfect, rest.prompts, rest.lengths)
+    assert on_words.scale[-1] > 0.8
+    assert on_encoder.scale[-1] < 0.2
+    assert tau_b(on_words.combine(useless, rest.prompts), rest.lengths) >= tau_b(
+        words.predict(rest.prompts), rest.lengths
+    )
+
+
+def test_saved_and_loaded_it_predicts_the_same(learnable: Labelled) -> None:
+    words = Lexical.fit(learnable.prompts, np.log(learnable.lengths))
+    again = Lexical.from_arrays(words.arrays())
+    np.testing.assert_array_equal(words.predict(learnable.prompts), again.predict(learnable.prompts))
+    assert len(words.predict([])) == 0
+    assert np.isfinite(words.predict(["", "数", "x" * 100_000])).all()
+
+
+def test_prompt_length_counts_words() -> None:
+    assert prompt_length(["one two", "", "a\nb  c"]).tolist() == [2, 0, 3]

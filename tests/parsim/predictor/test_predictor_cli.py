@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from parsim.predictor.cli import register
+from traces.errors import UserError
+
+pytestmark = pytest.mark.predictor
+app = typer.Typer()
+register(app)
+runner = CliRunner()
+FAST = ["--set", "max_length=16", "--set", "batch_size=32", "--lr", "3e-3", "--precision", "fp32", "-q"]
+
+
+def run(*arguments: object) -> str:
+    result = runner.invoke(app, [str(one) for one in arguments])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_the_commands_load_no_torch() -> None:
+    code = "import sys, parsim.predictor.cli, parsim.predictor; print('torch' in sys.modules, 'polars' in sys.modules)"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.split() == ["False", "False"]
+
+
+def test_train_evaluate_and_score(corpus_file: Path, tiny_encoder: str, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    out = run("train", corpus_file, "--out", tmp_path / "p", "--encoder", tiny_encoder, "--epochs", 4, *FAST)
+    assert "tau_b on 24 held-out prompts: 0." in out
+    assert "TF-IDF + ridge" in out
+    with pytest.raises(UserError, match="216 of 240 prompts were seen in training"):
+        run("evaluate", tmp_path / "p", corpus_file)
+    report = json.loads(run("evaluate", tmp_path / "p", corpus_file, "--unseen", "--json"))
+    assert report["prompts"] == 24
+    assert report["seen_prompts_left_out"] == 216
+    card = json.loads((tmp_path / "p" / "card.json").read_text())
+    assert report["tau_b"]["value"] == pytest.approx(card["results"]["test_tau_b"]["value"], abs=0.01)
+    assert "tau_b" in run("evaluate", tmp_path / "p", corpus_file, "--allow-seen")
+    trace = tmp_path / "t.jsonl"
+    trace.write_text(
+        "".join(
+            json.dumps(
+                {
+                    "request_id": f"r{n}",
+                    "arrival_s": n,
+                    "prompt_tokens": 3,
+                    "output_tokens": 4,
+                    "prompt": text,
+                }
+            )
+            + "\n"
+            for n, text in enumerate(["name cats", "story rain"])
+        )
+    )
+    assert "2 prompts scored" in run("score", tmp_path / "p", trace, tmp_path / "scored.parquet", "-q")
+    scores = pl.read_parquet(tmp_path / "scored.parquet")["score.p"].to_list()
+    assert scores[1] > scores[0]
+
+
+def test_constant_lengths_leave_tau_undefined(corpus_file: Path, tiny_encoder: str, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    run("train", corpus_file, "--out", tmp_path / "p", "--encoder", tiny_encoder, "--tuning", "frozen", *FAST)
+    flat = tmp_path / "flat.jsonl"
+    flat.write_text("".join(json.dumps({"prompt": f"new {n}", "output_tokens": 5}) + "\n" for n in range(9)))
+    assert "tau is undefined" in run("evaluate", tmp_path / "p", flat)
+    assert json.loads(run("evaluate", tmp_path / "p", flat, "--json"))["tau_b"]["value"] is None
+    with pytest.raises(UserError, match="nothing to rank"):
+        run("train", flat, "--out", tmp_path / "q", "--encoder", tiny_encoder, "--test-share", 0.3, *FAST)
+    assert not (tmp_path / "q" / "card.json").exists()
+
+
+def test_an_unknown_recipe_field_names_the_nearest(corpus_file: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no field 'epoch'; did you mean epochs"):
+        run("train", corpus_file, "--out", tmp_path / "p", "--set", "epoch=3")
+    with pytest.raises(UserError, match="expected key=value"):
+        run("train", corpus_file, "--out", tmp_path / "p", "--set", "epochs")
+    with pytest.raises(UserError, match="objective='best'"):
+        run("train", corpus_file, "--out", tmp_path / "p", "--objective", "best")
+
+
+def test_compare_resumes_and_writes_the_table(
+    corpus_file: Path, tiny_encoder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch")
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(
+        f"""
+name: small
+seeds: [1, 2]
+recipe: {{encoder: {tiny_encoder}, epochs: 2, batch_size: 32, learning_rate: 3.0e-3, max_length: 16, precision: fp32}}
+datasets:
+  - {{name: made up, file: corpus.jsonl, limit: 120, test_share: 0.3}}
+"""
+    )
+    out = run("compare", spec, "--out", tmp_path / "out", "-q")
+    table = pl.read_parquet(tmp_path / "out" / "results.parquet")
+    methods = set(table["method"])
+    assert {"pairwise", "pointwise", "listwise", "prompt length", "TF-IDF + ridge"} < methods
+    assert any("noise ceiling: unknown" in method for method in methods)
+    assert set(table["training_prompts"]) == {120} and set(table["test_prompts"]) == {72}
+    trained = table.filter(pl.col("seeds") > 0)
+    assert trained["seeds"].to_list() == [2, 2, 2]
+    assert (trained["low"] <= trained["tau_b"]).all() and (trained["tau_b"] <= trained["high"]).all()
+    assert "| pairwise |" in out and "### made up" in out
+    assert len(list((tmp_path / "out" / "runs").glob("*.json"))) == 6
+
+    def no_training(*_: object, **__: object) -> None:
+        raise AssertionError("trained again")
+
+    monkeypatch.setattr("parsim.predictor.fit.fit", no_training)
+    run("compare", spec, "--out", tmp_path / "out", "-q")
+    again = pl.read_parquet(tmp_path / "out" / "results.parquet")
+    assert again.equals(table)
+
+
+def test_a_wrong_spec_names_the_field(tmp_path: Path) -> None:
+    spec = tmp_path / "spec.yaml"
+    spec.write_text("datasets: [{name: a, file: b, sedes: 3}]")
+    with pytest.raises(UserError, match=r"field datasets\.0\.sedes"):
+        run("compare", spec, "--out", tmp_path / "out")

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from parsim.predictor.corpus import Labelled
+from parsim.predictor.recipe import Recipe
+from parsim.predictor.split import split
+from traces import Trace
+from traces.errors import UserError
+
+pytestmark = pytest.mark.predictor
+pytest.importorskip("torch")
+
+from parsim.predictor.fit import fit  # noqa: E402
+from parsim.predictor.predictor import Predictor, load_predictor  # noqa: E402
+from parsim.predictor.score import score_latency, score_trace  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def predictor(learnable: Labelled, tiny_encoder: str, tmp_path_factory: pytest.TempPathFactory) -> Predictor:
+    folder: Path = tmp_path_factory.mktemp("predictor") / "mine"
+    recipe = Recipe(
+        encoder=tiny_encoder, epochs=6, batch_size=32, learning_rate=3e-3, max_length=16, precision="fp32"
+    )
+    fit(
+        learnable,
+        split(learnable),
+        recipe,
+        name="mine",
+        source={"source": "made up"},
+        held_out={},
+        folder=folder,
+    )
+    return load_predictor(str(folder), precision="fp32")
+
+
+def trace(prompts: list[str | None]) -> Trace:
+    count = len(prompts)
+    frame = pl.DataFrame(
+        {
+            "request_id": [f"r{row}" for row in range(count)],
+            "arrival_s": [float(row) for row in range(count)],
+            "prompt_tokens": [5] * count,
+            "output_tokens": [7] * count,
+            "prompt": prompts,
+        },
+        schema_overrides={"prompt": pl.String},
+    )
+    return Trace(frame, {"name": "made up"})
+
+
+def test_the_column_has_the_predictors_name_and_order(predictor: Predictor) -> None:
+    scored = score_trace(trace(["name cats", "story cats", "list cats", "name cats", None]), predictor)
+    column = scored.trace.frame["score.mine"]
+    assert column.dtype == pl.Float64
+    assert column[1] > column[2] > column[0] == column[3]
+    assert column[4] is None
+    assert (scored.prompts, scored.distinct) == (4, 3)
+    assert scored.trace.metadata["score.mine"].startswith("pairwise on ")
+    assert scored.trace.score_names == ["mine"] or "score.mine" in scored.trace.score_names
+
+
+def test_odd_prompts_get_finite_scores(predictor: Predictor) -> None:
+    scored = score_trace(
+        trace(["", "  ", "x" * 100_000, "数学を教えて", "مرحبا", "🚢🚢", "a\x00b"]), predictor
+    )
+    assert np.isfinite(scored.trace.frame["score.mine"].to_numpy()).all()
+    assert scored.empty == 2
+
+
+def test_a_trace_without_text(predictor: Predictor) -> None:
+    bare = trace(["a"])
+    with pytest.raises(UserError, match=r"no text to score.*--emulate pars"):
+        score_trace(Trace(bare.frame.drop("prompt"), bare.metadata), predictor)
+
+
+def test_latency_is_measured_by_batch_size(predictor: Predictor, learnable: Labelled) -> None:
+    table = score_latency(predictor, learnable.prompts, sizes=(1, 64))
+    assert table["batch"].to_list() == [1, 64]
+    each = table["median_s"].to_numpy() / np.array([1, 64])
+    assert each[1] < each[0]
