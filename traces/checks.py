@@ -78,7 +78,10 @@ def checked(
         notes.append(f"dropped {message}")
         if frame.is_empty():
             raise UserError(f"{path}: holds no good row; {message}")
-    frame = _typed(frame, draft)
+    try:
+        frame = _typed(frame, draft)
+    except pl.exceptions.PolarsError as error:
+        raise UserError(f"{path}: a column is of an unexpected type ({str(error).splitlines()[0]})") from None
     if "arrival_s" in frame.columns:
         frame = _in_order(frame, draft, notes)
     return frame.drop("row"), notes

@@ -30,6 +30,12 @@ Out = Annotated[Path, typer.Option(help="File to write: .parquet (keeps the meta
 Model = Annotated[
     str | None, typer.Option(help="Whose response lengths, where a corpus has several models'.")
 ]
+Catalogue = Annotated[
+    Path | None,
+    typer.Option(
+        "--catalogue", help="JSON list of name, url, title, licence, sha256, in place of the built-in one."
+    ),
+]
 Process = "'poisson(rate=10)', 'gamma(rate=10, cv=2)', 'burst(n=2000, every_s=60)' or 'diurnal(rate=10)'"
 
 
@@ -66,6 +72,7 @@ def convert(
     ],
     format: Format = None,
     skip_bad: SkipBad = False,
+    first: Annotated[int | None, typer.Option(help="Keep only the first so many requests.")] = None,
     jitter: Annotated[
         bool, typer.Option("--jitter", help="Spread arrivals inside the time stamps' ticks.")
     ] = False,
@@ -81,6 +88,8 @@ def convert(
         if spread_out is trace:
             print("note: its time stamps stand on no tick: nothing to spread", file=sys.stderr)
         trace = spread_out
+    if first is not None:
+        trace = trace.head(first)
     _write(trace, out)
 
 
@@ -147,6 +156,7 @@ def join(
 def fetch(
     names: Annotated[list[str], typer.Argument(help="Names that `list` prints.")],
     out: Annotated[Path, typer.Option(help="Folder to put them in.")] = Path("data"),
+    own: Catalogue = None,
 ) -> None:
     """Download public traces: checked, and resumed where a download broke off."""
     from functools import partial
@@ -156,7 +166,7 @@ def fetch(
     from traces.fetch import catalogue, find
     from traces.fetch import fetch as download
 
-    known = catalogue()
+    known = catalogue(own) if own else catalogue()
     wanted = [find(name, known) for name in names]
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     means = {
@@ -172,7 +182,7 @@ def fetch(
 
 
 @app.command("list")
-def list_traces() -> None:
+def list_traces(own: Catalogue = None) -> None:
     """List public traces that `fetch` knows, and the formats that can be read."""
     from rich.console import Console
     from rich.table import Table
@@ -181,7 +191,7 @@ def list_traces() -> None:
     from traces.readers import FORMATS
 
     public = Table("name", "what", "licence", "checksum", title="python -m traces fetch NAME")
-    for entry in catalogue().values():
+    for entry in (catalogue(own) if own else catalogue()).values():
         public.add_row(entry.name, entry.title, entry.licence, "known" if entry.sha256 else "at first fetch")
     formats = Table("format", "what", "holds", title="--format")
     for form in FORMATS.values():

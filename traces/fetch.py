@@ -47,8 +47,16 @@ class PublicTrace:
 
 
 def catalogue(path: Path = CATALOGUE) -> dict[str, PublicTrace]:
-    """Public traces by name."""
-    return {entry["name"]: PublicTrace(**entry) for entry in json.loads(path.read_text(encoding="utf-8"))}
+    """Public traces by name.
+
+    Raises:
+        UserError: the file is not a JSON list of objects with the attributes of `PublicTrace`.
+    """
+    try:
+        entries = [PublicTrace(**entry) for entry in json.loads(path.read_text(encoding="utf-8"))]
+    except (OSError, ValueError, TypeError) as error:
+        raise UserError(f"{path}: is not a catalogue of traces ({error})") from None
+    return {entry.name: entry for entry in entries}
 
 
 def find(name: str, known: dict[str, PublicTrace]) -> PublicTrace:

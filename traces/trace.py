@@ -7,6 +7,8 @@ from pathlib import Path
 
 import polars as pl
 
+from traces.errors import UserError
+
 REQUIRED: dict[str, pl.DataType] = {
     "request_id": pl.String(),
     "arrival_s": pl.Float64(),
@@ -81,6 +83,20 @@ class Trace:
         """Seconds from the first to the last arrival; 0 for fewer than two requests."""
         arrivals = self.frame["arrival_s"]
         return float(arrivals[-1] - arrivals[0]) if len(arrivals) > 1 else 0.0
+
+    def head(self, n: int) -> Trace:
+        """The first `n` requests, noted as such; drawn rows so cut have no recipe any more.
+
+        Raises:
+            UserError: `n` is below 1.
+        """
+        if n < 1:
+            raise UserError(f"asked for the first {n} requests, must be >= 1")
+        if n >= len(self):
+            return self
+        metadata = self.noting(f"first {n:,} of {len(self):,} requests")
+        metadata.pop("recipe", None)
+        return Trace(self.frame.head(n), metadata)
 
     def noting(self, note: str, **metadata: str) -> dict[str, str]:
         """This trace's metadata with one more note, and `metadata` on top."""

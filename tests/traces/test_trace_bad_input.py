@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+from datetime import date
 
+import polars as pl
 import pytest
 
 from traces import Trace, UserError, read_corpus, read_trace, write_trace
@@ -201,6 +203,31 @@ def test_write_refuses_other_endings_and_leaves_nothing(tmp_path):
     with pytest.raises(UserError, match=r"cannot write \.txt; use \.parquet, \.csv, \.jsonl"):
         write_trace(trace, tmp_path / "t.txt")
     assert [entry.name for entry in tmp_path.iterdir()] == ["t.csv"]
+
+
+def test_parquet_of_other_types(tmp_path):
+    path = tmp_path / "t.parquet"
+    rows = {
+        "request_id": [7, 8],
+        "arrival_s": [0, 1],
+        "prompt_tokens": [1.0, 2.0],
+        "output_tokens": ["3", "4"],
+    }
+    pl.DataFrame(rows).write_parquet(path)
+    assert read_trace(path).frame.rows() == [("7", 0.0, 1, 3), ("8", 1.0, 2, 4)]
+    hashes = pl.Series([[], [2**64 - 1]], dtype=pl.List(pl.UInt64))
+    pl.DataFrame(rows | {"prefix_hashes": hashes, "hash_block_size": 2}).write_parquet(path)
+    with pytest.raises(UserError, match="row 2: prefix_hashes holds something that is not a 64-bit integer"):
+        read_trace(path)
+    pl.DataFrame(rows | {"prefix_hashes": [1, 2], "hash_block_size": 2}).write_parquet(path)
+    with pytest.raises(UserError, match="prefix_hashes is a column of Int64; expected lists of integers"):
+        read_trace(path)
+    pl.DataFrame(rows | {"arrival_s": [date(2024, 5, 10)] * 2}).write_parquet(path)
+    with pytest.raises(UserError, match="row 1: arrival_s is '2024-05-10', not a number"):
+        read_trace(path)
+    pl.DataFrame(rows | {"prompt": [["a"], ["b"]]}).write_parquet(path)
+    with pytest.raises(UserError, match="a column is of an unexpected type"):
+        read_trace(path)
 
 
 def test_model_of_a_file_with_one_length(tmp_path):

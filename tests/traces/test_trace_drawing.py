@@ -220,6 +220,17 @@ def test_redraw_of_lognormal_lengths_is_synthesize_under_that_seed():
     assert redraw(first, 2).frame.equals(synthesize(process, lengths, 300, seed=2).frame)
 
 
+def test_head_of_a_drawn_trace_is_not_redrawn():
+    trace = synthesize(Arrivals("poisson", {}), Lognormal(), 10)
+    cut = trace.head(4)
+    assert cut.frame.equals(trace.frame.head(4))
+    assert redraw(cut, 3) is cut
+    assert cut.metadata["notes"] == "first 4 of 10 requests"
+    assert trace.head(10) is trace
+    with pytest.raises(UserError, match="first 0 requests, must be >= 1"):
+        trace.head(0)
+
+
 def ticked() -> Trace:
     times = [0.0] * 4 + [3.0] * 3 + [9.001] * 5
     return Trace(pl.DataFrame({"request_id": [str(i) for i in range(12)], "arrival_s": times}))

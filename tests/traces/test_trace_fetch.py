@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -178,6 +181,27 @@ def test_catalogue_is_https_with_licences_and_known_sums(shared):
         content = (shared / "data/traces" / file).read_bytes()
         assert known[name].sha256 == hashlib.sha256(content).hexdigest()
         assert known[name].file_name == file
+
+
+def test_command_line_with_a_catalogue_of_one_s_own(server, tmp_path):
+    known = tmp_path / "mine.json"
+    entry = {"name": "mine", "url": server.url(), "title": "a trace", "licence": "CC0", "sha256": SHA256}
+    known.write_text(json.dumps([entry]))
+    arguments = ["fetch", "mine", "--out", tmp_path / "data", "--catalogue", known]
+    command = [sys.executable, "-m", "traces", *map(str, arguments)]
+    server.break_after = 500_000
+    broken = subprocess.run(command, capture_output=True, text=True)
+    assert broken.returncode == 2
+    assert broken.stderr.startswith(
+        f"error: {server.url()}: cannot be reached (the connection closed after 500,000"
+    )
+    server.break_after = None
+    whole = subprocess.run(command, capture_output=True, text=True)
+    assert whole.stdout.endswith("mine.csv: 1,048,576 bytes, checksum verified; licence CC0\n")
+    assert server.ranges == [None, "bytes=500000-"]
+    known.write_text("{}")
+    known.write_text('[{"nam": 1}]')
+    assert "is not a catalogue of traces" in subprocess.run(command, capture_output=True, text=True).stderr
 
 
 def test_unknown_name_gives_the_nearest():

@@ -45,7 +45,12 @@ def _table(source: Source, columns: list[str]) -> pl.DataFrame:
 
 def _hashes(frame: pl.DataFrame, size: str | None, source: Source) -> tuple[pl.DataFrame, str]:
     """The frame with `prefix_hashes` as lists and without `hash_block_size`; and the size, as text."""
-    if frame.schema["prefix_hashes"] == pl.String:
+    kind = frame.schema["prefix_hashes"]
+    if isinstance(kind, pl.List):
+        frame = frame.with_columns(pl.col("prefix_hashes").cast(OPTIONAL["prefix_hashes"], strict=False))
+    elif kind != pl.String:
+        raise UserError(f"{source.path}: prefix_hashes is a column of {kind}; expected lists of integers")
+    else:
         parsed = (
             pl.col("prefix_hashes")
             .str.strip_chars("[] ")
