@@ -1,0 +1,218 @@
+"""Recordings: readers, the fit through the simulator, and the two real GPU runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+from parsim.engine import EngineConfig, StepTime
+from traces.errors import UserError
+from validate.comparison import Pair, errors
+from validate.fit import TERMS, fit_step_time, split
+from validate.measured import read_measured
+from validate.recording import calibrate, find_card, predict, unfitted
+from validate.replay import Load, replay
+
+TRUE = StepTime(
+    base_s=0.012, prefill_token_s=8e-5, decode_seq_s=3e-5, kv_token_s=1.5e-7, attention_pair_s=5e-10
+)
+ENGINE = EngineConfig(num_gpu_blocks=1500, max_num_seqs=32, async_scheduling=False, step_time=TRUE)
+
+
+@pytest.fixture(scope="module")
+def served() -> pl.DataFrame:
+    """120 requests as an engine with the step time TRUE serves them, at a load where a queue forms."""
+    rng = np.random.default_rng(5)
+    n = 120
+    load = Load(
+        [f"r{i}" for i in range(n)],
+        np.cumsum(rng.exponential(0.12, n)).tolist(),
+        rng.integers(20, 900, n).tolist(),
+        rng.integers(5, 300, n).tolist(),
+    )
+    return replay(load, ENGINE)
+
+
+def _as_folder(served: pl.DataFrame, folder: Path) -> Path:
+    folder.mkdir()
+    rows = [
+        {
+            "request_id": r["request_id"],
+            "input_toks": r["prompt_tokens"],
+            "output_toks": r["output_tokens"],
+            "arrival_time": 1.7e9 + r["arrival_s"],
+            "queued_ts": 500.0 + r["arrival_s"] + (0.02 if i else 0.0),
+            "scheduled_ts": 500.0 + r["first_scheduled_s"],
+            "first_token_ts": 500.0 + r["first_token_s"],
+            "last_token_ts": 500.0 + r["finish_s"],
+        }
+        for i, r in enumerate(served.iter_rows(named=True))
+    ]
+    (folder / "requests.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    meta = {
+        "model": "meta-llama/Llama-3.1-8B",
+        "vllm_version": "0.19.0",
+        "engine_kwargs": {"max_num_seqs": 32, "max_num_batched_tokens": 2048, "max_model_len": None},
+        "kv_cache": {"num_gpu_blocks": 1500, "block_size": 16, "enable_prefix_caching": True},
+        "hardware": {"device_name": "NVIDIA GeForce RTX 4090"},
+        "resolved_config": {"scheduler_config": {"async_scheduling": False}},
+    }
+    (folder / "meta.json").write_text(json.dumps(meta))
+    return folder
+
+
+def test_folder_layout_aligns_the_clocks_and_reads_the_engine(served: pl.DataFrame, tmp_path: Path) -> None:
+    measured = read_measured(_as_folder(served, tmp_path / "run"))
+    assert measured.engine == {
+        "max_num_seqs": 32,
+        "max_num_batched_tokens": 2048,
+        "num_gpu_blocks": 1500,
+        "block_size": 16,
+        "enable_prefix_caching": True,
+        "async_scheduling": False,
+    }
+    assert find_card(measured) == ("llama-3.1-8b", "rtx-4090")
+    for column in ("arrival_s", "first_scheduled_s", "first_token_s", "finish_s"):
+        expected = served[column] - served["arrival_s"][0]
+        # 1.7e9 s leaves a double a resolution of 2.4e-7 s
+        np.testing.assert_allclose(measured.requests[column], expected, atol=1e-5)
+
+
+def test_bench_result_rebuilds_times_and_drops_failures(tmp_path: Path) -> None:
+    path = tmp_path / "bench.json"
+    result = {
+        "model_id": "m",
+        "start_times": [100.0, 101.0, 102.0],
+        "input_lens": [10, 20, 30],
+        "output_lens": [3, 0, 1],
+        "ttfts": [0.5, 0.0, 0.25],
+        "itls": [[0.1, 0.2], [], []],
+    }
+    path.write_text(json.dumps(result))
+    measured = read_measured(path)
+    assert measured.requests.select("request_id", "arrival_s", "first_token_s", "finish_s").rows() == [
+        ("0", 0.0, 0.5, pytest.approx(0.8)),
+        ("2", 2.0, 2.25, 2.25),
+    ]
+    assert measured.notes == ("1 of 3 requests failed and were left out",)
+    del result["start_times"]
+    path.write_text(json.dumps(result))
+    with pytest.raises(UserError, match=r"start_times.*--save-detailed"):
+        read_measured(path)
+
+
+def test_own_tables_round_trip(served: pl.DataFrame, tmp_path: Path) -> None:
+    for name, write in (
+        ("a.parquet", served.write_parquet),
+        ("a.csv", served.write_csv),
+        ("a.jsonl", served.write_ndjson),
+    ):
+        write(tmp_path / name)
+        read = read_measured(tmp_path / name).requests
+        np.testing.assert_allclose(read["finish_s"], served["finish_s"] - served["arrival_s"][0])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"finish_s": 0.0}, "row 2.*arrival <= first token <= finish"),
+        ({"prompt_tokens": 0}, "row 2.*lengths be at least 1"),
+        ({"first_token_s": float("nan")}, "row 2.*finite"),
+    ],
+)
+def test_impossible_rows_are_named(tmp_path: Path, served: pl.DataFrame, change: dict, message: str) -> None:
+    rows = served.head(3).to_dicts()
+    rows[1] |= change
+    path = tmp_path / "bad.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(UserError, match=message):
+        read_measured(path)
+
+
+def test_what_is_no_recording_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no such file"):
+        read_measured(tmp_path / "nothing")
+    with pytest.raises(UserError, match="neither"):
+        read_measured(tmp_path)
+    (tmp_path / "x.jsonl").write_text('{"request_id": "a"}\n{"request')
+    with pytest.raises(UserError, match="line 2"):
+        read_measured(tmp_path / "x.jsonl")
+
+
+def test_split_takes_one_of_each_pair() -> None:
+    chosen = split(301, 0.5, seed=4)
+    assert chosen[:300].reshape(150, 2).sum(axis=1).tolist() == [1] * 150
+    assert (split(301, 0.5, 4) == chosen).all()
+    assert not (split(301, 0.5, 5) == chosen).all()
+    assert split(300, 0.2, 0).sum() == 60
+    assert split(7, 1.0, 0).all()
+
+
+def test_fit_recovers_a_known_engine(served: pl.DataFrame) -> None:
+    fitted = split(served.height, 0.5, 0)
+    start = TRUE.model_copy(update={"base_s": 0.02, "prefill_token_s": 5e-5, "kv_token_s": 3e-7})
+    fit = fit_step_time(served, ENGINE, fitted=fitted, start=start)
+    made = replay(Load.of(served), ENGINE.model_copy(update={"step_time": fit.step_time}))
+    table = errors([Pair("fcfs", "x", [unfitted(served, fitted)], [unfitted(made, fitted)])])
+    assert table["error"].abs().max() < 0.02
+    assert fit.step_time.base_s == pytest.approx(TRUE.base_s, rel=0.1)
+    assert fit.step_time.prefill_token_s == pytest.approx(TRUE.prefill_token_s, rel=0.1)
+    assert set(fit.relative_error) == set(TERMS)
+    # the two terms that make up most of the time are known better than the smallest one
+    assert fit.relative_error["base_s"] < fit.relative_error["attention_pair_s"]
+
+
+def test_unknown_blocks_are_inferred_where_memory_never_binds(served: pl.DataFrame, tmp_path: Path) -> None:
+    folder = _as_folder(served, tmp_path / "run")
+    meta = json.loads((folder / "meta.json").read_text())
+    del meta["kv_cache"]["num_gpu_blocks"]
+    (folder / "meta.json").write_text(json.dumps(meta))
+    measured = read_measured(folder)
+    calibrated = calibrate(measured, seed=0, card=find_card(measured))
+    assert any("any number above that gives the same prediction" in note for note in calibrated.notes)
+    made = predict(measured, calibrated.config)
+    table = errors([Pair("fcfs", "x", [measured.requests], [made])])
+    assert table.filter(pl.col("metric").str.contains("e2el"))["error"].abs().max() < 0.03
+
+
+def test_too_little_to_fit(served: pl.DataFrame, tmp_path: Path) -> None:
+    served.head(30).write_parquet(tmp_path / "few.parquet")
+    measured = read_measured(tmp_path / "few.parquet")
+    with pytest.raises(UserError, match="too few"):
+        calibrate(measured)
+    with pytest.raises(UserError, match="--fit-share"):
+        calibrate(measured, share=1.5)
+
+
+@pytest.mark.parametrize(
+    ("name", "whole", "unseen"),
+    [("RTX4090_Llama-3.1-8B", 0.025, 0.03), ("RTXPRO6000_Llama-3.1-8B", 0.01, 0.015)],
+)
+def test_real_gpu_recordings(shared: Path, tmp_path: Path, name: str, whole: float, unseen: float) -> None:
+    """Golden: half of 300 requests that vLLM 0.19 served on a real card predicts all of them, and the other half."""
+    from validate.cli import app
+
+    result = CliRunner().invoke(
+        app, ["recording", str(shared / "data/recordings" / name), "--out", str(tmp_path)]
+    )
+    assert result.exit_code == 0, result.output
+    table = pl.read_parquet(tmp_path / "errors.parquet").filter(
+        pl.col("metric").str.contains("ttft|tpot|e2el")
+    )
+    worst = {
+        row["label"]: row["error"]
+        for row in table.group_by("label").agg(pl.col("error").abs().max()).to_dicts()
+    }
+    assert worst["all requests"] < whole
+    assert worst["not fitted"] < unseen
+    assert worst["datasheet preset"] > 0.1
+    page = (tmp_path / "validation.html").read_text()
+    assert "Reading the weights once takes" in page
+    from parsim.engine import load_engine
+
+    assert load_engine(str(tmp_path / "engine.yaml")).step_time.source == "fitted"

@@ -1,0 +1,249 @@
+"""Requests that a real engine served, as measured there: one frame whatever wrote the file.
+
+Formats, told apart by content:
+
+- a folder with `requests.jsonl` (one object a request: `input_toks, output_toks, arrival_time, queued_ts,
+  scheduled_ts, first_token_ts, last_token_ts`) and `meta.json` (the engine's resolved settings);
+- the result of vLLM's `bench serve --save-result --save-detailed` (`start_times, input_lens, output_lens,
+  ttfts, itls`);
+- Parquet, CSV or JSONL with the columns of `COLUMNS`, as `validate engine` and `validate server` write them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from traces.errors import UserError
+
+COLUMNS = ("request_id", "arrival_s", "first_token_s", "finish_s", "prompt_tokens", "output_tokens")
+"""Columns that every measurement has; times in seconds since the first arrival."""
+
+OPTIONAL = ("first_scheduled_s", "preemptions")
+"""Columns that only the engine's own clock can give; null where they are not known."""
+
+_ENGINE_FIELDS = {
+    "scheduler_config": (
+        "max_num_seqs",
+        "max_num_batched_tokens",
+        "enable_chunked_prefill",
+        "long_prefill_token_threshold",
+        "scheduler_reserve_full_isl",
+        "async_scheduling",
+    ),
+    "cache_config": ("block_size", "num_gpu_blocks", "enable_prefix_caching"),
+    "model_config": ("max_model_len",),
+}
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Requests in order of arrival, and what is known of the engine that served them.
+
+    Attributes:
+        requests: `COLUMNS` and `OPTIONAL`, sorted by arrival.
+        engine: settings under `EngineConfig`'s names, as far as the recording says them.
+        name: what to call it.
+        model, gpu: as the recording (or its folder's name) says them; empty if it does not.
+        notes: what was dropped, aligned or inferred, in words.
+    """
+
+    requests: pl.DataFrame
+    name: str
+    engine: dict[str, Any] = field(default_factory=dict)
+    model: str = ""
+    gpu: str = ""
+    notes: tuple[str, ...] = ()
+
+
+def read_measured(path: Path) -> Measured:
+    """The measurements at `path`.
+
+    Raises:
+        UserError: nothing there, no known format, a field that is missing, or times that run backwards.
+    """
+    if path.is_dir():
+        if (path / "requests.jsonl").is_file():
+            return _from_folder(path)
+        if (path / "requests.parquet").is_file():
+            return _from_table(path / "requests.parquet")
+        raise UserError(f"{path}: holds neither requests.jsonl nor requests.parquet; name a recording")
+    if not path.is_file():
+        raise UserError(f"{path}: no such file or folder; name a recording")
+    if path.suffix == ".json":
+        return _from_bench(path)
+    return _from_table(path)
+
+
+def _finished(path: Path, frame: pl.DataFrame, **facts: Any) -> Measured:
+    """Check, sort and complete the columns."""
+    missing = [name for name in COLUMNS if name not in frame.columns]
+    if missing:
+        raise UserError(f"{path}: no column {missing[0]!r}; a recording has {', '.join(COLUMNS)}")
+    if not frame.height:
+        raise UserError(f"{path}: holds no finished request")
+    times = ["arrival_s", "first_token_s", "finish_s"]
+    frame = frame.with_columns(
+        pl.col("request_id").cast(pl.String),
+        pl.col(times).cast(pl.Float64),
+        pl.col("prompt_tokens", "output_tokens").cast(pl.Int64),
+        *[pl.lit(None, pl.Float64).alias(n) for n in OPTIONAL if n not in frame.columns],
+    )
+    bad = frame.with_row_index("row", offset=1).filter(
+        ~pl.all_horizontal(pl.col(times).is_finite().fill_null(False))
+        | (pl.col("first_token_s") < pl.col("arrival_s"))
+        | (pl.col("finish_s") < pl.col("first_token_s"))
+        | (pl.col("prompt_tokens") < 1)
+        | (pl.col("output_tokens") < 1)
+    )
+    if bad.height:
+        row = bad.row(0, named=True)
+        raise UserError(
+            f"{path}: row {row['row']} (request {row['request_id']}): times must be finite and run arrival <= "
+            "first token <= finish, and lengths be at least 1; mend or remove the row"
+        )
+    first = frame["arrival_s"].min()
+    clocks = [*times, "first_scheduled_s"]
+    frame = (
+        frame.select(*COLUMNS, *OPTIONAL)
+        .sort("arrival_s", maintain_order=True)
+        .with_columns(pl.col(clocks) - first)
+    )
+    return Measured(frame, **facts)
+
+
+def _from_folder(path: Path) -> Measured:
+    frame = _read_jsonl(path / "requests.jsonl")
+    for column in ("input_toks", "output_toks", "queued_ts", "first_token_ts", "last_token_ts"):
+        if column not in frame.columns:
+            raise UserError(f"{path / 'requests.jsonl'}: no field {column!r}")
+    notes = []
+    if "arrival_time" in frame.columns:
+        delay = frame["queued_ts"] - frame["arrival_time"]
+        arrival = pl.col("arrival_time") + delay.min()
+        notes.append(
+            "arrival_time and queued_ts are on different clocks; they were aligned on the request that was "
+            f"queued soonest (others wait for the running step first: up to {delay.max() - delay.min():.2f} s)"  # type: ignore[operator]
+        )
+    else:
+        arrival = pl.col("queued_ts")
+    if "request_id" not in frame.columns:
+        frame = frame.with_row_index("request_id")
+    scheduled = pl.col("scheduled_ts") if "scheduled_ts" in frame.columns else pl.lit(None, pl.Float64)
+    frame = frame.select(
+        pl.col("request_id"),
+        arrival.alias("arrival_s"),
+        scheduled.alias("first_scheduled_s"),
+        pl.col("first_token_ts").alias("first_token_s"),
+        pl.col("last_token_ts").alias("finish_s"),
+        pl.col("input_toks").alias("prompt_tokens"),
+        pl.col("output_toks").alias("output_tokens"),
+    )
+    meta = path / "meta.json"
+    facts = json.loads(meta.read_text(encoding="utf-8")) if meta.is_file() else {}
+    if not facts:
+        notes.append("no meta.json: the engine's settings are vLLM's defaults")
+    resolved = facts.get("resolved_config", {})
+    engine = {k: v for k, v in facts.get("engine_kwargs", {}).items() if k in _known() and v is not None}
+    for part, names in _ENGINE_FIELDS.items():
+        found = resolved.get(part, {})
+        engine |= {name: found[name] for name in names if found.get(name) is not None}
+    cache = facts.get("kv_cache", {})
+    engine |= {n: cache[n] for n in _ENGINE_FIELDS["cache_config"] if cache.get(n) is not None}
+    version = facts.get("vllm_version")
+    if version:
+        notes.append(f"served by vLLM {version}")
+    return _finished(
+        path,
+        frame,
+        name=path.name,
+        engine=engine,
+        model=facts.get("model", ""),
+        gpu=facts.get("hardware", {}).get("device_name", path.name.split("_")[0]),
+        notes=tuple(notes),
+    )
+
+
+def _known() -> set[str]:
+    return {name for names in _ENGINE_FIELDS.values() for name in names}
+
+
+def _from_bench(path: Path) -> Measured:
+    try:
+        result = json.loads(path.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise UserError(f"{path}: not JSON (line {error.lineno}: {error.msg})") from error
+    needed = ("input_lens", "output_lens", "ttfts", "itls", "start_times")
+    missing = [name for name in needed if not isinstance(result, dict) or name not in result]
+    if missing:
+        raise UserError(
+            f"{path}: no list {missing[0]!r}; make the file with `vllm bench serve --save-result --save-detailed`"
+        )
+    lists = {name: result[name] for name in needed}
+    if len({len(values) for values in lists.values()}) != 1:
+        raise UserError(f"{path}: the lists {', '.join(needed)} differ in length; the file is damaged")
+    frame = pl.DataFrame(
+        {
+            "arrival_s": lists["start_times"],
+            "prompt_tokens": lists["input_lens"],
+            "output_tokens": lists["output_lens"],
+            "ttft": lists["ttfts"],
+            "gaps": lists["itls"],
+        },
+        schema_overrides={"gaps": pl.List(pl.Float64), "arrival_s": pl.Float64, "ttft": pl.Float64},
+        strict=False,
+    ).with_row_index("request_id")
+    served = frame.filter(pl.col("output_tokens") > 0, pl.col("ttft") > 0)
+    failed = frame.height - served.height
+    served = served.with_columns(
+        first_token_s=pl.col("arrival_s") + pl.col("ttft"),
+        finish_s=pl.col("arrival_s") + pl.col("ttft") + pl.col("gaps").list.sum(),
+    )
+    notes = [f"{failed} of {frame.height} requests failed and were left out"] if failed else []
+    return _finished(path, served, name=path.stem, model=str(result.get("model_id", "")), notes=tuple(notes))
+
+
+def _from_table(path: Path) -> Measured:
+    readers: dict[str, Callable[[Path], pl.DataFrame]] = {
+        ".parquet": pl.read_parquet,
+        ".csv": pl.read_csv,
+        ".jsonl": _read_jsonl,
+    }
+    if path.suffix not in readers:
+        raise UserError(
+            f"{path}: unknown kind of file; a recording is .parquet, .csv, .jsonl or a bench .json"
+        )
+    try:
+        frame = readers[path.suffix](path)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise UserError(
+            f"{path}: cannot be read as {path.suffix[1:]} ({str(error).splitlines()[0]})"
+        ) from error
+    notes: tuple[str, ...] = ()
+    if "finish_s" in frame.columns:
+        served = frame.filter(pl.col("finish_s").is_not_null())
+        if served.height < frame.height:
+            notes = (f"{frame.height - served.height} of {frame.height} requests did not finish; left out",)
+        frame = served
+    engine = path.parent / "engine.json"
+    facts = json.loads(engine.read_text(encoding="utf-8")) if engine.is_file() else {}
+    return _finished(path, frame, name=path.stem, engine=facts, notes=notes)
+
+
+def _read_jsonl(path: Path) -> pl.DataFrame:
+    rows = []
+    with path.open(encoding="utf-8") as lines:
+        for number, line in enumerate(lines, 1):
+            if line.strip():
+                try:
+                    rows.append(json.loads(line))
+                except json.JSONDecodeError as error:
+                    raise UserError(
+                        f"{path}: line {number}: not JSON ({error.msg}); mend or remove it"
+                    ) from error
+    return pl.DataFrame(rows, infer_schema_length=None)
