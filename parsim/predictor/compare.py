@@ -138,7 +138,8 @@ def _one_run(
     data = job.data
     if variant.also_train_on:
         data = _relabel(job, variant.also_train_on)
-    identity = json.dumps([job.spec.model_dump(), recipe.model_dump(), variant.also_train_on], sort_keys=True)
+    data_facts = job.spec.model_dump(include={"file", "train_on", "only_dataset", "test_share", "limit"})
+    identity = json.dumps([data_facts, recipe.model_dump(), variant.also_train_on], sort_keys=True)
     stem = folder / f"{job.spec.name}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
     facts_file, scores_file = stem.with_suffix(".json"), stem.with_suffix(".parquet")
     if facts_file.exists() and scores_file.exists():
