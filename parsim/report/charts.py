@@ -1,0 +1,256 @@
+"""The charts, in Altair. Each takes a tidy frame and returns a chart that fills its container."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import altair as alt
+import polars as pl
+
+from parsim.report import palette
+
+HEIGHT = 260
+
+
+def policy_colour(policies: dict[str, str]) -> alt.Color:
+    """Colour of the column `label`; the legend is written beside the chart in HTML."""
+    domain, colours, _ = palette.scale(policies)
+    return alt.Color("label:N", scale=alt.Scale(domain=domain, range=colours), legend=None)
+
+
+def policy_dash(policies: dict[str, str]) -> alt.StrokeDash:
+    domain, _, dashes = palette.scale(policies)
+    return alt.StrokeDash("label:N", scale=alt.Scale(domain=domain, range=dashes), legend=None)
+
+
+def against_load(
+    frame: pl.DataFrame, policies: dict[str, str], title: str, marks: dict[str, float]
+) -> alt.LayerChart | alt.FacetChart:
+    """Lines of `value` over `rate_rps` per `label`, with the band `low`..`high`, and named vertical marks."""
+    x = alt.X("rate_rps:Q", title="requests per second", scale=alt.Scale(zero=False, nice=False))
+    scale = log_scale(frame, "value", "low", "high")
+    y = alt.Y("value:Q", title=title, scale=scale, axis=alt.Axis(format="~s", tickCount=6))
+    tips = [
+        alt.Tooltip("label:N", title="policy"),
+        alt.Tooltip("rate_rps:Q", title="requests/s", format=".3~g"),
+        alt.Tooltip("value:Q", title=title, format=".4~g"),
+        alt.Tooltip("low:Q", title="95% from", format=".4~g"),
+        alt.Tooltip("high:Q", title="to", format=".4~g"),
+    ]
+    base = alt.Chart(frame).encode(x=x, color=policy_colour(policies))
+    band = (
+        base.transform_filter("isValid(datum.low)")
+        .mark_area(opacity=0.18)
+        .encode(y=alt.Y("low:Q", title=title, scale=scale), y2="high:Q")
+    )
+    line = base.mark_line(strokeWidth=2.2).encode(y=y, strokeDash=policy_dash(policies))
+    dots = base.mark_circle(size=36, opacity=1).encode(y=y, tooltip=tips)
+    return alt.layer(band, line, dots, *vertical_marks(marks)).properties(width="container", height=HEIGHT)
+
+
+def log_scale(frame: pl.DataFrame, *columns: str) -> alt.Scale:
+    """A logarithmic scale that ends a little outside the positive values of `columns`."""
+    values = pl.concat([frame[column].cast(pl.Float64).rename("value") for column in columns]).drop_nulls()
+    values = values.filter(values > 0)
+    if values.is_empty():
+        return alt.Scale(type="log")
+    return alt.Scale(type="log", nice=False, domain=[float(values.min()) / 1.2, float(values.max()) * 1.2])  # type: ignore[arg-type]
+
+
+def vertical_marks(marks: dict[str, float]) -> list[alt.Chart]:
+    """A thin line with a name at each x of `marks`."""
+    if not marks:
+        return []
+    frame = pl.DataFrame({"at": list(marks.values()), "name": list(marks)})
+    rule = alt.Chart(frame).mark_rule(strokeDash=[4, 3], color="#888").encode(x="at:Q")
+    text = (
+        alt.Chart(frame)
+        .mark_text(align="left", baseline="top", dx=4, y=2, fontSize=11)
+        .encode(x="at:Q", text="name:N")
+    )
+    return [rule, text]
+
+
+def by_group(
+    frame: pl.DataFrame, policies: dict[str, str], x_title: str, y_title: str, order: Sequence[str]
+) -> alt.LayerChart | alt.FacetChart:
+    """Points of `value` for each `bucket`, per `label`, joined by lines; log scale."""
+    x = alt.X("bucket:N", title=x_title, sort=list(order), axis=alt.Axis(labelAngle=-35))
+    y = alt.Y(
+        "value:Q", title=y_title, scale=log_scale(frame, "value"), axis=alt.Axis(format="~s", tickCount=6)
+    )
+    tips = [
+        "label:N",
+        alt.Tooltip("bucket:N", title=x_title),
+        alt.Tooltip("value:Q", title=y_title, format=".4~g"),
+    ]
+    base = alt.Chart(frame).encode(x=x, y=y, color=policy_colour(policies))
+    lines = base.mark_line(strokeWidth=2).encode(strokeDash=policy_dash(policies))
+    return alt.layer(lines, base.mark_circle(size=44, opacity=1).encode(tooltip=tips)).properties(
+        width="container", height=HEIGHT
+    )
+
+
+def over_time(
+    frame: pl.DataFrame, policies: dict[str, str], column: str, title: str, *, share: bool = False
+) -> alt.Chart:
+    """Step lines of `column` over `time_s` per `label`."""
+    axis = alt.Axis(format="%") if share else alt.Axis(format="~s")
+    scale = alt.Scale(domain=[0, 1]) if share else alt.Scale()
+    return (
+        alt.Chart(frame)
+        .mark_line(interpolate="step-after", strokeWidth=1.5)
+        .encode(
+            x=alt.X("time_s:Q", title="seconds"),
+            y=alt.Y(f"{column}:Q", title=title, axis=axis, scale=scale),
+            color=policy_colour(policies),
+            strokeDash=policy_dash(policies),
+            tooltip=[
+                "label:N",
+                alt.Tooltip("time_s:Q", format=".4~g"),
+                alt.Tooltip(f"{column}:Q", format=".3~g"),
+            ],
+        )
+        .properties(width="container", height=200)
+    )
+
+
+def gain_map(frame: pl.DataFrame, own_blocks: int, own_rate: str) -> alt.LayerChart | alt.FacetChart:
+    """Cells of `gain` over `rate` (text, ordered by `rate_rps`) x `num_gpu_blocks`; the user's own cell is framed."""
+    x = alt.X(
+        "rate:N",
+        title="requests per second",
+        sort=alt.EncodingSortField("rate_rps"),
+        axis=alt.Axis(labelAngle=0),
+    )
+    y = alt.Y("num_gpu_blocks:O", title="KV blocks", sort="descending")
+    colour = alt.Color(
+        "log_gain:Q",
+        scale=alt.Scale(scheme="blueorange", domain=[-1.5, 1.5], domainMid=0, reverse=True, clamp=True),
+        legend=None,
+    )
+    tips = [
+        alt.Tooltip("rate_rps:Q", title="requests/s", format=".3~g"),
+        "num_gpu_blocks:O",
+        alt.Tooltip("gain:Q", title="gain over FCFS", format=".3~g"),
+        alt.Tooltip("tail:Q", title="p99 latency / FCFS", format=".3~g"),
+    ]
+    base = alt.Chart(frame).encode(x=x, y=y)
+    cells = base.mark_rect(stroke=None).encode(color=colour, tooltip=tips)
+    words = base.mark_text(fontSize=12).encode(
+        text="text:N", color=alt.condition("abs(datum.log_gain) > 0.9", alt.value("white"), alt.value("#222"))
+    )
+    mine = pl.DataFrame({"rate": [own_rate], "num_gpu_blocks": [own_blocks]})
+    frame_mark = alt.Chart(mine).mark_rect(fillOpacity=0, stroke="#d7263d", strokeWidth=3).encode(x=x, y=y)
+    return alt.layer(cells, words, frame_mark).properties(width="container", height=alt.Step(34))
+
+
+def dial(
+    frame: pl.DataFrame, marks: pl.DataFrame, policies: dict[str, str], y_title: str
+) -> alt.LayerChart | alt.FacetChart:
+    """Gain over the reached tau per kind of error (`errors`), with the real or assumed predictors as marks."""
+    kinds = ["everywhere", "among the short", "among the long", "between short and long"]
+    x = alt.X("tau:Q", title="Kendall tau-b of the ranking, all requests", scale=alt.Scale(domain=[0, 1]))
+    y = alt.Y("gain:Q", title=y_title, scale=alt.Scale(zero=False))
+    shape = alt.Shape(
+        "errors:N",
+        scale=alt.Scale(domain=kinds),
+        legend=alt.Legend(title="errors", orient="bottom", columns=2),
+    )
+    colour = alt.Color(
+        "errors:N",
+        scale=alt.Scale(domain=kinds, range=["#7a7a7a", "#009e73", "#d55e00", "#8c6bb1"]),
+        legend=alt.Legend(title="errors", orient="bottom", columns=2),
+    )
+    tips = ["errors:N", alt.Tooltip("tau:Q", format=".2f"), alt.Tooltip("gain:Q", format=".3~g")]
+    base = alt.Chart(frame).encode(x=x, y=y, color=colour)
+    lines = base.mark_line(strokeWidth=2)
+    points = base.mark_point(filled=True, size=55, opacity=1).encode(shape=shape, tooltip=tips)
+    even = (
+        alt.Chart(pl.DataFrame({"gain": [1.0]})).mark_rule(strokeDash=[4, 3], color="#888").encode(y="gain:Q")
+    )
+    layers: list[alt.Chart] = [even, lines, points]
+    if marks.height:
+        layers += [
+            alt.Chart(marks)
+            .mark_point(shape="diamond", filled=True, size=150, opacity=1)
+            .encode(
+                x=x,
+                y=y,
+                fill=alt.Fill(
+                    "label:N",
+                    scale=alt.Scale(domain=list(policies.values()), range=palette.scale(policies)[1]),
+                    legend=None,
+                ),
+                tooltip=["label:N", alt.Tooltip("tau:Q", format=".2f"), alt.Tooltip("gain:Q", format=".3~g")],
+            ),
+            alt.Chart(marks).mark_text(dy=-14, fontSize=11).encode(x=x, y=y, text="short:N"),
+        ]
+    return alt.layer(*layers).properties(width="container", height=HEIGHT).resolve_scale(shape="shared")
+
+
+def starvation(
+    frame: pl.DataFrame, policies: dict[str, str], column: str, y_title: str
+) -> alt.LayerChart | alt.FacetChart:
+    """`column` against the guard's threshold (text, in the order of `threshold_order`), per label."""
+    x = alt.X(
+        "threshold:N",
+        title="starvation threshold",
+        sort=alt.EncodingSortField("threshold_order"),
+        axis=alt.Axis(labelAngle=0),
+    )
+    y = alt.Y(
+        f"{column}:Q", title=y_title, scale=log_scale(frame, column), axis=alt.Axis(format="~s", tickCount=6)
+    )
+    base = alt.Chart(frame).encode(x=x, y=y, color=policy_colour(policies))
+    tips = ["label:N", "threshold:N", alt.Tooltip(f"{column}:Q", title=y_title, format=".4~g")]
+    return alt.layer(
+        base.mark_line(strokeWidth=2).encode(strokeDash=policy_dash(policies)),
+        base.mark_circle(size=44, opacity=1).encode(tooltip=tips),
+    ).properties(width="container", height=220)
+
+
+def blocking(frame: pl.DataFrame, end_s: float) -> alt.LayerChart | alt.FacetChart:
+    """A minute of requests: one row a request in order of arrival; waiting thin, running thick, coloured by length."""
+    x = alt.X("from_s:Q", title="seconds", scale=alt.Scale(domain=[0, end_s], clamp=True))
+    y = alt.Y("place:O", title="requests in order of arrival", axis=None)
+    tips = [
+        "request_id:N",
+        alt.Tooltip("output_tokens:Q", title="response tokens"),
+        alt.Tooltip("wait_s:Q", title="waited, s", format=".3~g"),
+    ]
+    base = alt.Chart(frame).encode(y=y)
+    waiting = base.mark_rule(strokeWidth=1.4, color="#b5b5b5").encode(x=x, x2="start_s:Q", tooltip=tips)
+    running = base.mark_bar(cornerRadius=1).encode(
+        x=alt.X("start_s:Q", scale=alt.Scale(domain=[0, end_s], clamp=True)),
+        x2="to_s:Q",
+        color=alt.Color(
+            "output_tokens:Q",
+            scale=alt.Scale(scheme="viridis", type="log", reverse=True),
+            legend=alt.Legend(title="response tokens", orient="bottom", gradientLength=160),
+        ),
+        tooltip=tips,
+    )
+    return alt.layer(waiting, running).properties(width="container", height=alt.Step(5))
+
+
+def pareto(frame: pl.DataFrame, policies: dict[str, str], x: str, y: str) -> alt.LayerChart | alt.FacetChart:
+    """Every configuration by two metrics; the front is joined, the chosen one is ringed."""
+    xs = alt.X(f"{x}:Q", title=x, scale=log_scale(frame, x), axis=alt.Axis(format="~s", tickCount=6))
+    ys = alt.Y(f"{y}:Q", title=y, scale=log_scale(frame, y), axis=alt.Axis(format="~s", tickCount=6))
+    tips = [
+        c
+        for c in ("label", "starvation_threshold_s", "victim", "max_num_seqs", "max_num_batched_tokens", x, y)
+        if c in frame.columns
+    ]
+    base = alt.Chart(frame).encode(x=xs, y=ys)
+    points = base.mark_point(filled=True, size=60).encode(
+        color=policy_colour(policies),
+        opacity=alt.condition("datum.feasible", alt.value(0.95), alt.value(0.25)),
+        tooltip=tips,
+    )
+    front = base.transform_filter("datum.front").mark_line(
+        color="#888", strokeDash=[3, 3], interpolate="step-after"
+    )
+    ring = base.transform_filter("datum.chosen").mark_point(size=260, strokeWidth=3, color="#d7263d")
+    return alt.layer(front, points, ring).properties(width="container", height=HEIGHT)

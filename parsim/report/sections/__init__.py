@@ -1,0 +1,1 @@
+"""The sections of a sweep's page, one file a question."""

@@ -1,0 +1,57 @@
+"""Will it help me, what do I set, who pays, how sure are you?"""
+
+from __future__ import annotations
+
+from parsim.report.page import Prose, Section, Verdict, figure
+from parsim.report.verdict import (
+    display,
+    headline,
+    judge,
+    mean_of,
+    seconds_words,
+    sentences,
+)
+from parsim.sweep.results import Results
+
+
+def section(results: Results) -> Section:
+    """The verdict box and what to do next."""
+    facts = results.facts
+    j = judge(results)
+    row = facts["decision"]["row"]
+    guard = row["starvation_threshold_s"]
+    settings = [
+        ("policy", display(results, row["policy"])),
+        ("starvation threshold", "none" if guard is None else f"{guard:g} s"),
+        ("max_num_seqs", figure(row["max_num_seqs"], 0)),
+        ("max_num_batched_tokens", figure(row["max_num_batched_tokens"], 0)),
+        ("preemption victim", row["victim"]),
+    ]
+    if facts["decision"]["violated"]:
+        settings.append(("constraints not met", "; ".join(facts["decision"]["violated"])))
+    box = Verdict(
+        kind=j.kind,
+        headline=headline(j, results),
+        sentences=[s for s in sentences(j, results) if s],
+        facts=[
+            (
+                "FCFS, mean latency per token",
+                seconds_words(mean_of(results, "fcfs", j.load, "mean_per_token_latency_ms") / 1e3),
+            ),
+            *settings,
+        ],
+        command=facts["command"],
+        command_title="The best settings found, as a command",
+    )
+    trace, engine = facts["trace"], facts["engine"]
+    setting = Prose(
+        [
+            f"Simulated: {trace['requests']:,} requests of {trace['name']!r} "
+            f"(mean {figure(trace['mean_prompt_tokens'])} prompt and {figure(trace['mean_output_tokens'])} response "
+            f"tokens) on {engine['name']}: {engine['num_gpu_blocks']:,} KV blocks of {engine['block_size']} tokens, "
+            f"step time {engine['step_time']['source']}. "
+            f"This is a model: python -m validate {'reports/' + facts['name']}/choice.json checks it on a real engine."
+        ],
+        small=True,
+    )
+    return Section("", [box, setting], anchor="answer")

@@ -1,0 +1,119 @@
+"""Starvation thresholds, preemption victims, and what scoring costs."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from parsim.report import charts
+from parsim.report.page import Block, Chart, Column, Columns, Prose, Section, Table
+from parsim.report.sections.latency import labels, legend
+from parsim.report.verdict import HEADLINE, display
+from parsim.sweep.results import Results
+
+
+def section(results: Results) -> Section | None:
+    """With and without the guard; who is preempted; the cost of scoring."""
+    blocks: list[Block] = []
+    if not results.select("guard").is_empty():
+        blocks.append(_thresholds(results))
+    if not results.select("victim").is_empty():
+        blocks.append(_victims(results))
+    if not blocks:
+        return None
+    blocks.append(Prose([scoring_words(results)], small=True))
+    rate = results.facts["focus_load"] * results.facts["trace"]["rate_rps"]
+    return Section("Starvation, preemption and scoring", blocks, f"At {rate:.3g} requests/s.", "guard")
+
+
+def _thresholds(results: Results) -> Columns:
+    names = {
+        n: label
+        for n, label in labels(results).items()
+        if n in results.select("guard")["policy"].unique().to_list()
+    }
+    if "oracle" in results.select("guard")["policy"].to_list():
+        names.setdefault("oracle", "oracle")
+    frame = thresholds(results).with_columns(label=pl.col("policy").replace_strict(names))
+    shown = (
+        ("max_wait_s", "Longest wait", "s", "of any request, by threshold; 'none' is no guard"),
+        (HEADLINE, "Mean latency per token", "ms", "what the guard costs: a low threshold is FCFS again"),
+    )
+    return Columns(
+        [
+            Chart(
+                charts.starvation(frame, names, column, f"{title.lower()}, {unit}"),
+                title,
+                caption,
+                legend(names),
+            )
+            for column, title, unit, caption in shown
+        ]
+    )
+
+
+def thresholds(results: Results) -> pl.DataFrame:
+    """Means over seeds by policy and threshold, thresholds in ascending order, none last."""
+    guard = pl.col("starvation_threshold_s")
+    return (
+        results.select("guard")
+        .group_by("policy", "starvation_threshold_s", maintain_order=True)
+        .agg(pl.col("max_wait_s", HEADLINE, "p99_e2el_ms").mean())
+        .with_columns(
+            threshold=pl.when(guard.is_null())
+            .then(pl.lit("none"))
+            .otherwise(pl.format("{} s", guard.cast(pl.Int64))),
+            threshold_order=guard.fill_null(1e9),
+        )
+        .filter(pl.col("max_wait_s") > 0)
+    )
+
+
+def _victims(results: Results) -> Table:
+    frame = (
+        results.select("victim")
+        .group_by("num_gpu_blocks", "policy", "victim", maintain_order=True)
+        .agg(
+            pl.col("preemptions", "recomputed_tokens", HEADLINE, "p99_e2el_ms").mean(),
+            tax=(
+                pl.col("recomputed_tokens") / (pl.col("total_token_throughput") * pl.col("duration_s"))
+            ).mean()
+            * 100,
+        )
+        .with_columns(
+            label=pl.col("policy").map_elements(lambda n: display(results, n), return_dtype=pl.String)
+        )
+    )
+    columns = {
+        "num_gpu_blocks": Column("KV blocks"),
+        "label": Column("Policy"),
+        "victim": Column(
+            "Victim",
+            "",
+            None,
+            "last: the one admitted last (vLLM's fcfs); worst: the last in the order (vLLM's priority)",
+        ),
+        "preemptions": Column("Preemptions", "", 0),
+        "recomputed_tokens": Column("Recomputed", "tokens", 0),
+        "tax": Column("Recompute tax", "%", 1, "recomputed tokens / (prompt + response tokens)"),
+        HEADLINE: Column("Mean latency per token", "ms"),
+        "p99_e2el_ms": Column("p99 latency", "ms", 0),
+    }
+    chips = {display(results, n): n for n in frame["policy"].unique().to_list()}
+    return Table(
+        frame,
+        columns,
+        "Preemption by victim rule, at the engine's KV size and at a quarter of it",
+        "label",
+        chips,
+    )
+
+
+def scoring_words(results: Results) -> str:
+    """What the run charged for scoring, in words."""
+    cost = results.facts.get("scoring_cost")
+    if not cost:
+        return "Scoring: not charged in this sweep; the PARS paper reports 0.08% of serving time for it."
+    return (
+        f"Scoring: {cost['seconds_per_request'] * 1e3:.3g} ms a request, {cost['share'] * 100:.2g}% of serving time "
+        f"({cost['source']}); the PARS paper reports 0.08%."
+    )

@@ -1,0 +1,102 @@
+"""`choice.json`: what a sweep chose and predicts, for `python -m validate`; and the command line that runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from parsim.engine import EngineConfig
+from parsim.metrics import METRICS
+from parsim.scheduler.policy import Policy
+from parsim.sweep.choose import Decision
+from parsim.sweep.plan import Grid
+from parsim.sweep.workload import Workload
+from traces.atomic import replacing
+
+
+def serve_command(model: str, policy: Policy, engine: EngineConfig) -> str:
+    """The `vllm serve` command line that runs these settings.
+
+    `num_gpu_blocks` is what vLLM finds on the card, so it is not among the options.
+    """
+    words = ["vllm", "serve", model]
+    words += ["--max-num-seqs", str(engine.max_num_seqs)]
+    words += ["--max-num-batched-tokens", str(engine.max_num_batched_tokens)]
+    words += ["--max-model-len", str(engine.max_model_len), "--block-size", str(engine.block_size)]
+    words.append("--enable-prefix-caching" if engine.enable_prefix_caching else "--no-enable-prefix-caching")
+    if engine.long_prefill_token_threshold:
+        words += ["--long-prefill-token-threshold", str(engine.long_prefill_token_threshold)]
+    if policy.order != "fcfs" or policy.victim != "last":
+        words += ["--scheduler-cls", "parsim.scheduler.vllm.ParsScheduler"]
+        settings: dict[str, Any] = {"policy": policy.name}
+        if policy.order != "fcfs":
+            guard = policy.starvation_threshold_s
+            settings["starvation_threshold_s"] = "none" if guard is None else guard
+        settings["victim"] = policy.victim
+        words += ["--additional-config", json.dumps({"parsim": settings})]
+    return shlex.join(words)
+
+
+def chosen(decision: Decision, grid: Grid) -> tuple[Policy, EngineConfig]:
+    """The policy and engine of a decision."""
+    row = decision.row
+    from dataclasses import replace
+
+    policy = replace(
+        grid.base[str(row["policy"])],
+        starvation_threshold_s=row["starvation_threshold_s"],  # type: ignore[arg-type]
+        victim=row["victim"],  # type: ignore[arg-type]
+    )
+    fields = ("num_gpu_blocks", "max_num_seqs", "max_num_batched_tokens")
+    return policy, grid.engine.model_copy(update={name: row[name] for name in fields})
+
+
+def write_choice(
+    folder: Path,
+    decision: Decision,
+    grid: Grid,
+    workload: Workload,
+    results: pl.DataFrame,
+    load: float,
+    seeds: Sequence[int],
+    facts: dict[str, Any],
+) -> None:
+    """Write `choice.json` into `folder`. Paths in it are relative to the folder."""
+    policy, engine = chosen(decision, grid)
+    means = (
+        results.filter(
+            pl.col("study") == "main", pl.col("load") == load, pl.col("changed") == results["changed"][0]
+        )
+        .group_by("policy", maintain_order=True)
+        .agg(pl.col([m for m in METRICS if m in results.columns]).mean())
+    )
+    content = {
+        "trace": {str(seed): os.path.relpath(path, folder) for seed, path in workload.paths.items()},
+        "load": load,
+        "seeds": list(seeds),
+        "policy": _policy(policy),
+        "engine": engine.model_dump(mode="json"),
+        "objective": facts["objective"],
+        "subject_to": facts["subject_to"],
+        "feasible": decision.feasible,
+        "predicted": {m: decision.row[m] for m in METRICS if m in decision.row},
+        "baseline_engine": grid.engine.model_dump(mode="json"),
+        "policies": [
+            {**_policy(grid.base[row["policy"]]), "predicted": {m: row[m] for m in METRICS if m in row}}
+            for row in means.iter_rows(named=True)
+        ],
+        "command": facts["command"],
+    }
+    with replacing(folder / "choice.json") as path:
+        path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def _policy(policy: Policy) -> dict[str, Any]:
+    return {**{k: v for k, v in asdict(policy).items() if k != "summary"}, "label": policy.label}

@@ -1,0 +1,146 @@
+"""Which settings to run: the best configuration under the user's constraints, and the Pareto front."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import polars as pl
+
+from parsim.metrics import METRICS
+from parsim.sweep.spec import nearest
+from traces.errors import UserError
+
+CONFIGURATION = (
+    "policy",
+    "label",
+    "starvation_threshold_s",
+    "victim",
+    "num_gpu_blocks",
+    "max_num_seqs",
+    "max_num_batched_tokens",
+)
+"""The columns of results that make a configuration; replicates of one differ in the seed alone."""
+NOT_RUNNABLE = ("oracle", "hrrn")
+"""Policies that need the true response length: bounds to compare with, never a recommendation."""
+_CONSTRAINT = re.compile(r"\s*([A-Za-z0-9_]+)\s*(<=|>=)\s*([-+0-9.eE]+)\s*")
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """`metric <= bound` or `metric >= bound`, in the metric's unit."""
+
+    metric: str
+    sense: Literal["<=", ">="]
+    bound: float
+
+    def excess(self) -> pl.Expr:
+        """How far a row violates the constraint, as a share of the bound; <= 0 where it holds."""
+        over = pl.col(self.metric) - self.bound if self.sense == "<=" else self.bound - pl.col(self.metric)
+        return over / max(abs(self.bound), 1e-12)
+
+    def __str__(self) -> str:
+        return f"{self.metric} {self.sense} {self.bound:g}"
+
+
+def check_metric(name: str, where: str) -> str:
+    """`name` if it is a metric.
+
+    Raises:
+        UserError: there is no such metric; the nearest name is given.
+    """
+    if name not in METRICS:
+        raise UserError(f"{where} {name!r}: no such metric{nearest(name, METRICS)}")
+    return name
+
+
+def parse_constraint(text: str) -> Constraint:
+    """A constraint from `METRIC<=NUMBER` or `METRIC>=NUMBER`.
+
+    Raises:
+        UserError: not of that form, or no such metric (with the nearest name).
+    """
+    match = _CONSTRAINT.fullmatch(text)
+    try:
+        bound = float(match[3]) if match else float("nan")
+    except ValueError:
+        bound = float("nan")
+    if match is None or bound != bound:
+        raise UserError(
+            f"--subject-to {text!r}: write METRIC<=NUMBER or METRIC>=NUMBER, such as p99_ttft_ms<=2000"
+        )
+    sense: Literal["<=", ">="] = "<=" if match[2] == "<=" else ">="
+    return Constraint(check_metric(match[1], "--subject-to"), sense, bound)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The chosen configuration.
+
+    Attributes:
+        row: its settings and the mean of each metric over the replicates.
+        feasible: whether it meets every constraint; if not, it is the nearest to doing so.
+        violated: the constraints that it breaks, with the value reached, in words.
+        candidates: all configurations, with `feasible`, `excess` and `front` (whether on the Pareto front).
+    """
+
+    row: dict[str, object]
+    feasible: bool
+    violated: tuple[str, ...]
+    candidates: pl.DataFrame
+
+
+def decide(results: pl.DataFrame, objective: str, constraints: Sequence[Constraint], load: float) -> Decision:
+    """The best runnable configuration at `load` among the studies main, guard and search.
+
+    The objective is compared as the mean over seeds. Ties go to the simpler policy: FCFS first.
+    """
+    better_low = METRICS[objective].better == "lower"
+    metrics = sorted(
+        {objective, *(c.metric for c in constraints), "mean_per_token_latency_ms", "p99_e2el_ms"}
+    )
+    means = (
+        results.filter(
+            pl.col("study").is_in(["main", "guard", "search"]),
+            pl.col("load") == load,
+            ~pl.col("policy").is_in(NOT_RUNNABLE),
+            ~pl.col("policy").str.starts_with("emulated("),
+        )
+        .unique([*CONFIGURATION, "seed"], maintain_order=True)
+        .group_by(CONFIGURATION, maintain_order=True)
+        .agg(pl.len().alias("replicates"), *[pl.col(m).mean() for m in METRICS if m in results.columns])
+    )
+    means = means.filter(pl.col("replicates") == pl.col("replicates").max(), pl.col(objective).is_finite())
+    if means.is_empty():
+        raise UserError(f"no policy that an engine can run was measured at load {load:g}; add fcfs or pars")
+    excess = [c.excess().clip(lower_bound=0.0).fill_nan(float("inf")) for c in constraints]
+    total = pl.sum_horizontal(excess) if excess else pl.lit(0.0)
+    ranked = means.with_columns(excess=total, simple=pl.col("policy") != "fcfs").with_columns(
+        feasible=pl.col("excess") <= 0
+    )
+    ranked = ranked.sort(
+        "excess", objective, "simple", descending=[False, not better_low, False], maintain_order=True
+    )
+    ranked = ranked.with_columns(front=_front(ranked, objective, "p99_e2el_ms"))
+    row = ranked.row(0, named=True)
+    violated = tuple(
+        f"{c}: {row[c.metric]:.4g} at best"
+        for c in constraints
+        if not (row[c.metric] <= c.bound if c.sense == "<=" else row[c.metric] >= c.bound)
+    )
+    return Decision(
+        row,
+        not violated,
+        violated,
+        ranked.drop("simple").select(*CONFIGURATION, *metrics, "feasible", "excess", "front"),
+    )
+
+
+def _front(frame: pl.DataFrame, objective: str, second: str) -> pl.Series:
+    """Whether no other row is at least as good in both metrics and better in one."""
+    signs = [1.0 if METRICS[m].better == "lower" else -1.0 for m in (objective, second)]
+    a, b = (frame[m].to_numpy() * s for m, s in zip((objective, second), signs, strict=True))
+    dominated = [bool(((a <= x) & (b <= y) & ((a < x) | (b < y))).any()) for x, y in zip(a, b, strict=True)]
+    return ~pl.Series("front", dominated, dtype=pl.Boolean)

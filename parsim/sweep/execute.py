@@ -1,0 +1,119 @@
+"""Who runs the points: processes on this machine, or an existing Ray cluster."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from parsim.sweep.measure import Outcome, measure_file
+from parsim.sweep.point import Point
+from parsim.sweep.store import Store
+from parsim.sweep.workload import Workload
+from traces.errors import UserError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress, TaskID
+
+ExecutorName = Literal["local", "ray"]
+
+
+@dataclass(frozen=True)
+class Job:
+    """A point with its key and the trace it runs on."""
+
+    key: str
+    point: Point
+    path: Path
+    fingerprint: str
+    slo: dict[str, float]
+    bootstrap: bool
+
+    def run(self) -> tuple[str, Outcome]:
+        return self.key, measure_file(self.path, self.fingerprint, self.point, self.slo, self.bootstrap)
+
+
+@dataclass(frozen=True)
+class Runner:
+    """Runs points on the traces of a workload and keeps their outcomes; what is kept already is not run again."""
+
+    workload: Workload
+    store: Store
+    slo: dict[str, float]
+    executor: ExecutorName = "local"
+    jobs: int | None = None
+    progress: Progress | None = None
+
+    def job(self, point: Point) -> Job:
+        seed = point.seed if self.workload.redrawn else min(self.workload.paths)
+        fingerprint = self.workload.fingerprints[seed]
+        key = point.key(fingerprint, self.slo)
+        return Job(key, point, self.workload.paths[seed], fingerprint, self.slo, not self.workload.redrawn)
+
+    def run(self, points: Sequence[Point], title: str) -> list[Outcome]:
+        """The outcomes of `points`, in their order; finished ones are kept as they come."""
+        jobs = [self.job(point) for point in points]
+        missing = list({job.key: job for job in jobs if job.key not in self.store}.values())
+        total = len({job.key for job in jobs})
+        task: TaskID | None = None
+        if self.progress is not None:
+            task = self.progress.add_task(title, total=total, completed=total - len(missing))
+        for key, outcome in self._outcomes(missing):
+            self.store.put(key, outcome)
+            if self.progress is not None and task is not None:
+                self.progress.advance(task)
+        return [self.store.get(job.key) for job in jobs]
+
+    def _outcomes(self, jobs: Sequence[Job]) -> Iterator[tuple[str, Outcome]]:
+        if not jobs:
+            return iter(())
+        return _ray(jobs) if self.executor == "ray" else _local(jobs, self.jobs)
+
+
+def _local(jobs: Sequence[Job], workers: int | None) -> Iterator[tuple[str, Outcome]]:
+    count = min(workers or os.cpu_count() or 1, len(jobs))
+    if count == 1:
+        yield from map(Job.run, jobs)
+        return
+    from joblib import Parallel, delayed
+
+    pool = Parallel(n_jobs=count, backend="loky", return_as="generator_unordered", pre_dispatch="3*n_jobs")
+    yield from pool(delayed(Job.run)(job) for job in jobs)
+
+
+def _ray(jobs: Sequence[Job]) -> Iterator[tuple[str, Outcome]]:
+    try:
+        import ray
+    except ImportError as error:
+        raise UserError("--executor ray: Ray is not installed; pip install 'parsim[ray]'") from error
+    if not ray.is_initialized():
+        try:
+            ray.init(address="auto", log_to_driver=False)
+        except ConnectionError as error:
+            raise UserError(
+                "--executor ray: no running Ray cluster found; start one (ray start --head) or set RAY_ADDRESS"
+            ) from error
+    from parsim.sweep.measure import measure
+    from traces import read_trace
+
+    remote = ray.remote(measure)
+    traces = {path: ray.put(read_trace(path)) for path in {job.path for job in jobs}}
+    waiting = {remote.remote(traces[j.path], j.point, j.slo, j.bootstrap): j.key for j in jobs}
+    while waiting:
+        done, _ = ray.wait(list(waiting), num_returns=1)
+        for reference in done:
+            yield waiting.pop(reference), ray.get(reference)
+
+
+@contextmanager
+def progress_bar(console: Console) -> Iterator[Progress]:
+    """A progress bar that says how many points are done and how long the rest takes."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        yield progress

@@ -1,0 +1,187 @@
+"""Run one point and reduce it to what the report needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from parsim.metrics import latency_columns, summarize
+from parsim.simulation import simulate
+from parsim.sweep.dial import dial_scores
+from parsim.sweep.interval import block_indices
+from parsim.sweep.point import Point
+from traces import Trace
+
+BOOTSTRAPPED: dict[str, tuple[str, float | None]] = {
+    "mean_per_token_latency_ms": ("per_token_latency_s", None),
+    "p90_per_token_latency_ms": ("per_token_latency_s", 0.90),
+    "p99_per_token_latency_ms": ("per_token_latency_s", 0.99),
+    "mean_ttft_ms": ("ttft_s", None),
+    "p99_ttft_ms": ("ttft_s", 0.99),
+    "mean_e2el_ms": ("e2el_s", None),
+    "p99_e2el_ms": ("e2el_s", 0.99),
+}
+"""Metric -> (column of `per_request`, quantile or mean): those with a bootstrap interval on a recorded trace."""
+
+SERIES_BINS = 400
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What is kept of one run.
+
+    Attributes:
+        metrics: name -> value, of `parsim.metrics`.
+        facts: reached tau, rejections and the like.
+        groups: one row a (kind, group): output-length deciles and clients.
+        bootstrap: metric -> replicates; empty where seeds give the spread.
+        requests, series: frames, where the point asked for them.
+    """
+
+    metrics: dict[str, float]
+    facts: dict[str, Any]
+    groups: list[dict[str, Any]]
+    bootstrap: dict[str, list[float]]
+    requests: pl.DataFrame | None = None
+    series: pl.DataFrame | None = None
+
+
+def measure(trace: Trace, point: Point, slo: dict[str, float], bootstrap: bool) -> Outcome:
+    """Simulate `point` on `trace`. `bootstrap`: also resample, where the trace is the only one there is."""
+    policy = point.policy
+    facts: dict[str, Any] = {}
+    if point.dial is not None:
+        scores, facts["reached_tau"] = dial_scores(
+            trace.frame["output_tokens"].to_numpy(), point.dial, point.seed
+        )
+        trace = Trace(
+            trace.frame.with_columns(pl.Series(policy.score or "score.dial", scores)), trace.metadata
+        )
+    run = simulate(
+        trace,
+        point.engine,
+        policy,
+        load=point.load,
+        seed=point.seed,
+        steps="log" if point.keep == "steps" else "none",
+    )
+    rows = per_request(run.requests)
+    facts |= {"rejections": _rejections(run.requests), **_plain(run.metadata)}
+    return Outcome(
+        metrics=summarize(run.requests, slo or None, run.metadata["mean_kv_usage"]),
+        facts=facts,
+        groups=_groups(rows),
+        bootstrap=_bootstrap(rows) if bootstrap else {},
+        requests=run.requests if point.keep != "metrics" else None,
+        series=series(run.steps, point.engine.usable_blocks) if run.steps is not None else None,
+    )
+
+
+@lru_cache(maxsize=4)
+def _trace_file(path: str, fingerprint: str) -> Trace:
+    from traces import read_trace
+
+    trace = read_trace(path)
+    return Trace(trace.frame.drop("prompt", strict=False), trace.metadata)
+
+
+def measure_file(
+    path: Path, fingerprint: str, point: Point, slo: dict[str, float], bootstrap: bool
+) -> Outcome:
+    """`measure` on a trace file, which a worker reads once."""
+    return measure(_trace_file(str(path), fingerprint), point, slo, bootstrap)
+
+
+def per_request(requests: pl.DataFrame) -> pl.DataFrame:
+    """Completed requests in arrival order with the latencies of `parsim.metrics`, in seconds."""
+    return requests.filter(pl.col("finish_s").is_not_null()).with_columns(latency_columns())
+
+
+def _groups(rows: pl.DataFrame) -> list[dict[str, Any]]:
+    """Latency by output-length decile (equal counts, ties by arrival) and by client, the 20 busiest."""
+    if rows.is_empty():
+        return []
+    decile = (pl.col("output_tokens").rank("ordinal") - 1) * 10 // pl.len() + 1
+    parts = [rows.with_columns(kind=pl.lit("decile"), group=decile.cast(pl.Int64).cast(pl.String))]
+    if "client_id" in rows.columns and rows["client_id"].n_unique() > 1:
+        busiest = (
+            rows["client_id"].value_counts(sort=True).sort("count", "client_id", descending=[True, False])
+        )
+        chosen = pl.col("client_id").is_in(busiest["client_id"].head(20).implode())
+        parts.append(rows.filter(chosen).with_columns(kind=pl.lit("client"), group=pl.col("client_id")))
+    latencies = ("queue", "ttft", "e2el", "per_token_latency")
+    return (
+        pl.concat(parts)
+        .group_by("kind", "group", maintain_order=True)
+        .agg(
+            pl.len().alias("requests"),
+            pl.col("output_tokens").min().alias("shortest"),
+            pl.col("output_tokens").max().alias("longest"),
+            *[(pl.col(f"{name}_s").mean() * 1e3).alias(f"mean_{name}_ms") for name in latencies],
+            *[
+                (pl.col(f"{name}_s").quantile(0.99, "linear") * 1e3).alias(f"p99_{name}_ms")
+                for name in latencies
+            ],
+            pl.col("queue_s").max().alias("max_wait_s"),
+        )
+        .sort("kind", pl.col("group").cast(pl.Int64, strict=False), "group")
+        .to_dicts()
+    )
+
+
+def _bootstrap(rows: pl.DataFrame) -> dict[str, list[float]]:
+    """Replicates of the metrics of `BOOTSTRAPPED`; the blocks depend on the number of requests alone, so that all
+    policies and loads are paired."""
+    if rows.height < 20:
+        return {}
+    indices = block_indices(rows.height, seed=0)
+    columns = {c: rows[c].to_numpy() for c in {column for column, _ in BOOTSTRAPPED.values()}}
+    replicates: dict[str, list[float]] = {name: [] for name in BOOTSTRAPPED}
+    for index in indices:
+        drawn = {column: values[index] for column, values in columns.items()}
+        for name, (column, quantile) in BOOTSTRAPPED.items():
+            sample = drawn[column]
+            value = np.mean(sample) if quantile is None else np.quantile(sample, quantile)
+            replicates[name].append(float(value) * 1e3)
+    return replicates
+
+
+def series(steps: pl.DataFrame, usable_blocks: int) -> pl.DataFrame:
+    """KV use, running and waiting over time in at most `SERIES_BINS` bins of equal length (the worst of each bin)."""
+    start, end = float(steps["start_s"][0]), float(steps["start_s"][-1])
+    width = max((end - start) / SERIES_BINS, 1e-9)
+    used = 1 - pl.col("free_blocks") / usable_blocks
+    return (
+        steps.lazy()
+        .group_by(((pl.col("start_s") - start) / width).floor().cast(pl.Int64).alias("bin"))
+        .agg(
+            pl.col("start_s").min().alias("time_s"),
+            used.max().alias("kv_usage"),
+            pl.col("running").max(),
+            pl.col("waiting").max(),
+            pl.col("preempted").list.len().sum().alias("preemptions"),
+            (pl.col("duration_s").mean() * 1e3).alias("step_ms"),
+        )
+        .sort("bin")
+        .drop("bin")
+        .collect()
+    )
+
+
+def _rejections(requests: pl.DataFrame) -> dict[str, int]:
+    counts = requests.filter(pl.col("rejected").is_not_null())["rejected"].value_counts().sort("rejected")
+    return dict(zip(counts["rejected"].to_list(), counts["count"].to_list(), strict=True))
+
+
+def _plain(metadata: dict[str, object]) -> dict[str, Any]:
+    """The run's metadata that is the same for the same command: no clock readings."""
+    return {
+        key: value
+        for key, value in metadata.items()
+        if isinstance(value, str | int | float | bool) and key not in ("cpu_s", "wall_s")
+    }

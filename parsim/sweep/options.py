@@ -1,0 +1,77 @@
+"""A sweep file with options of the command line on top."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from parsim.sweep.spec import SweepSpec, parse_spec, read_spec
+from traces.errors import UserError
+
+
+def apply_options(
+    file: Path | None,
+    *,
+    trace: str | None = None,
+    engine: str | None = None,
+    set: Sequence[str] | None = None,
+    policies: str | None = None,
+    loads: str | None = None,
+    seeds: str | None = None,
+    slo: Sequence[str] | None = None,
+    objective: str | None = None,
+    subject_to: Sequence[str] | None = None,
+) -> SweepSpec:
+    """The sweep of `file` (default: the bundled trace) with what the options say in place of its fields.
+
+    A sweep of another trace than the bundled one is named after the trace, unless its file gives a name.
+
+    Raises:
+        UserError: an option is not of its form, or the sweep file is not one.
+    """
+    spec = read_spec(file) if file is not None else SweepSpec()
+    fields: dict[str, Any] = spec.model_dump(mode="json", exclude_unset=True)
+    if trace is not None:
+        fields["trace"] = trace
+        if file is None and trace != "bundled":
+            fields["name"] = (
+                "".join(c if c.isalnum() or c in "._-" else "-" for c in Path(trace).stem) or "trace"
+            )
+    if engine is not None:
+        fields["engine"] = engine
+    for text in set or ():
+        name, value = _pair(text, "=", "--set", "KEY=VALUE")
+        parts = [yaml.safe_load(part) for part in value.split(",")]
+        fields["set"] = {**fields.get("set", {}), name: parts if len(parts) > 1 else parts[0]}
+    if policies is not None:
+        fields["policies"] = [part.strip() for part in policies.split(",") if part.strip()]
+    if loads is not None:
+        fields["loads"] = loads if loads == "auto" else _numbers(loads, float, "--loads")
+    if seeds is not None:
+        fields["seeds"] = _numbers(seeds, int, "--seeds")
+    for text in slo or ():
+        for part in text.split():
+            name, value = _pair(part, ":", "--slo", "ttft:MS")
+            fields["slo"] = {**fields.get("slo", {}), name: value}
+    if objective is not None:
+        fields["objective"] = objective
+    if subject_to:
+        fields["subject_to"] = list(subject_to)
+    return parse_spec(fields, str(file) if file is not None else "sweep")
+
+
+def _pair(text: str, separator: str, option: str, form: str) -> tuple[str, str]:
+    name, found, value = text.partition(separator)
+    if not found or not name or not value:
+        raise UserError(f"{option} {text!r}: write {form}")
+    return name.strip(), value.strip()
+
+
+def _numbers(text: str, kind: type, option: str) -> list[Any]:
+    try:
+        return [kind(part) for part in text.split(",")]
+    except ValueError as error:
+        raise UserError(f"{option} {text!r}: write numbers separated by commas") from error

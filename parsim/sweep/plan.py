@@ -1,0 +1,206 @@
+"""Which points a sweep runs: the grid of the sweep file, and the studies that explain it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from parsim.engine import EngineConfig, load_engine
+from parsim.scheduler.policy import Policy, parse_policy
+from parsim.scheduler.victim import VictimRule
+from parsim.sweep.point import Dial, Point
+from parsim.sweep.spec import ASSUMED_TAUS, SweepSpec, nearest
+from traces import Trace
+from traces.errors import UserError
+
+RELATIVE_LOADS = (0.5, 0.75, 0.9, 1.0, 1.15, 1.3, 1.6)
+"""The automatic range of loads, as shares of the rate that the engine sustains: idle to overload."""
+KV_FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0)
+GUARDS_S: tuple[float | None, ...] = (5.0, 15.0, 30.0, 60.0, 120.0, 300.0, None)
+DIALS = tuple(
+    [Dial("everywhere", tau) for tau in (0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)]
+    + [Dial(where, tau) for where in ("short", "long", "across") for tau in (0.0, 0.25, 0.5, 0.75)]
+)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The sweep file's choices, resolved.
+
+    Attributes:
+        engines: (fields that differ, engine), the sweep file's first values first.
+        policies: every policy with every guard and victim asked for; the first of a name is that name's own.
+        emulated: policy name -> tau, for those whose score the trace lacks.
+    """
+
+    engines: tuple[tuple[dict[str, Any], EngineConfig], ...]
+    policies: tuple[Policy, ...]
+    emulated: dict[str, float]
+
+    @property
+    def engine(self) -> EngineConfig:
+        return self.engines[0][1]
+
+    @property
+    def base(self) -> dict[str, Policy]:
+        """Policy name -> the policy with the first guard and victim."""
+        first: dict[str, Policy] = {}
+        for policy in self.policies:
+            first.setdefault(policy.name, policy)
+        return first
+
+    @property
+    def candidate(self) -> Policy | None:
+        """The policy that the studies look at: PARS, else the first that is neither FCFS nor the oracle."""
+        names = [name for name in self.base if name not in ("fcfs", "oracle", "hrrn")]
+        if not names:
+            return None
+        return self.base[
+            "pars" if "pars" in names else next(p.name for p in self.policies if p.name in names)
+        ]
+
+
+def resolve(spec: SweepSpec, trace: Trace) -> Grid:
+    """The engines and policies of a sweep on `trace`.
+
+    Raises:
+        UserError: an unknown policy or engine field (with the nearest name), a bad value, a tau out of range.
+    """
+    swept = {name: value for name, value in spec.set.items() if isinstance(value, list)}
+    fixed = {name: value for name, value in spec.set.items() if name not in swept}
+    unknown = [name for name in spec.set if name not in EngineConfig.model_fields]
+    if unknown:
+        raise UserError(
+            f"set.{unknown[0]}: no such engine field{nearest(unknown[0], EngineConfig.model_fields)}"
+        )
+    combinations = itertools.product(*([(name, value) for value in values] for name, values in swept.items()))
+    engines = tuple((dict(c), load_engine(spec.engine, {**fixed, **dict(c)})) for c in combinations)
+    policies: list[Policy] = []
+    emulated: dict[str, float] = {}
+    for name in spec.policies:
+        policy, tau = _scored(name, spec, trace)
+        if tau is not None:
+            emulated[policy.name] = tau
+        policies.extend(_variants(policy, spec))
+    extra = [name for name in spec.emulate if name not in {p.name for p in policies}]
+    if extra:
+        raise UserError(
+            f"emulate.{extra[0]}: not among the policies of this sweep{nearest(extra[0], spec.policies)}"
+        )
+    return Grid(engines, tuple(policies), emulated)
+
+
+def _scored(name: str, spec: SweepSpec, trace: Trace) -> tuple[Policy, float | None]:
+    try:
+        policy = parse_policy(name)
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    tau = spec.emulate.get(policy.name)
+    missing = policy.score is not None and policy.score not in trace.frame.columns
+    if tau is None and missing:
+        tau = ASSUMED_TAUS.get(policy.name)
+        if tau is None:
+            raise UserError(
+                f"policy {name!r}: the trace has no column {policy.score!r}; add it (python -m parsim score) "
+                f"or state a tau under emulate"
+            )
+    if tau is None:
+        return policy, None
+    if not -1 <= tau <= 1:
+        raise UserError(f"emulate.{name}: tau {tau:g} must lie between -1 and 1")
+    return policy.emulated(tau), tau
+
+
+def _variants(policy: Policy, spec: SweepSpec) -> Iterator[Policy]:
+    guards: Sequence[float | None] = (policy.starvation_threshold_s,)
+    if policy.order != "fcfs" and spec.starvation_threshold_s is not None:
+        guards = spec.starvation_threshold_s
+    for guard, victim in itertools.product(guards, spec.victim or (policy.victim,)):
+        yield replace(policy, starvation_threshold_s=guard, victim=victim)
+
+
+def capacity_point(grid: Grid, seed: int) -> Point:
+    """Everything arrives at once under FCFS: its throughput is the rate that the engine can sustain."""
+    return Point(Policy("fcfs", "fcfs"), grid.engine, 1e9, seed, keep="requests")
+
+
+def automatic_loads(capacity_rps: float, rate_rps: float) -> tuple[float, ...]:
+    """Loads from idle to overload, rounded to three digits, and the trace's own rate."""
+    loads = {float(f"{share * capacity_rps / rate_rps:.3g}") for share in RELATIVE_LOADS}
+    return tuple(sorted({load for load in loads if not 0.93 < load < 1.07} | {1.0}))
+
+
+def main_points(grid: Grid, loads: Sequence[float], seeds: Sequence[int]) -> list[Point]:
+    """The grid: every engine, policy, load and seed."""
+    return [
+        Point(policy, engine, load, seed, changed)
+        for (changed, engine), policy, load, seed in itertools.product(
+            grid.engines, grid.policies, loads, seeds
+        )
+    ]
+
+
+def map_points(grid: Grid, loads: Sequence[float], seeds: Sequence[int], longest: int) -> list[Point]:
+    """Load x KV blocks under FCFS, the candidate and the oracle. `longest`: tokens of the longest request, which
+    fewer blocks would reject."""
+    own = grid.engine.num_gpu_blocks
+    least = -(-longest // grid.engine.block_size) + 2
+    blocks = sorted({max(round(own * factor), least) for factor in KV_FACTORS} | {own})
+    policies = [parse_policy("fcfs"), parse_policy("oracle"), *([grid.candidate] if grid.candidate else [])]
+    return [
+        Point(policy, grid.engine.model_copy(update={"num_gpu_blocks": b}), load, seed, {"num_gpu_blocks": b})
+        for b, policy, load, seed in itertools.product(blocks, policies, loads, seeds)
+    ]
+
+
+def tau_points(grid: Grid, load: float, seeds: Sequence[int]) -> list[Point]:
+    """The ranking quality and the kind of its errors, at one load."""
+    guard = (
+        grid.candidate.starvation_threshold_s
+        if grid.candidate
+        else parse_policy("pars").starvation_threshold_s
+    )
+    return [
+        Point(
+            Policy(f"emulated({dial.where} {dial.tau:g})", "score", "score.dial", guard),
+            grid.engine,
+            load,
+            seed,
+            dial=dial,
+        )
+        for dial, seed in itertools.product(DIALS, seeds)
+    ]
+
+
+def guard_points(grid: Grid, load: float, seeds: Sequence[int]) -> list[Point]:
+    """Starvation thresholds, for the candidate and the oracle."""
+    policies = [p for p in (grid.candidate, parse_policy("oracle")) if p is not None]
+    return [
+        Point(replace(policy, starvation_threshold_s=guard), grid.engine, load, seed)
+        for policy, guard, seed in itertools.product(policies, GUARDS_S, seeds)
+    ]
+
+
+def victim_points(grid: Grid, load: float, seeds: Sequence[int], longest: int) -> list[Point]:
+    """Whom to preempt, at the engine's KV size and at a quarter of it."""
+    own = grid.engine.num_gpu_blocks
+    blocks = (own, max(own // 4, -(-longest // grid.engine.block_size) + 2))
+    policies = [p for p in (parse_policy("fcfs"), grid.candidate, parse_policy("oracle")) if p is not None]
+    victims: tuple[VictimRule, ...] = ("last", "worst")
+    return [
+        Point(
+            replace(policy, victim=victim),
+            grid.engine.model_copy(update={"num_gpu_blocks": b}),
+            load,
+            seed,
+            {"num_gpu_blocks": b},
+        )
+        for b, policy, victim, seed in itertools.product(blocks, policies, victims, seeds)
+    ]
+
+
+def timeline_points(grid: Grid, load: float, seed: int) -> list[Point]:
+    """Every policy once more with its steps kept."""
+    return [Point(policy, grid.engine, load, seed, keep="steps") for policy in grid.base.values()]

@@ -1,0 +1,86 @@
+"""One point of a sweep: everything that determines one run, and the key under which its result is kept."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import Any, Literal
+
+from parsim.engine import EngineConfig
+from parsim.scheduler.policy import Policy
+
+Where = Literal["everywhere", "short", "long", "across"]
+_CODE = (
+    "engine",
+    "scheduler",
+    "simulation.py",
+    "metrics.py",
+    "emulation.py",
+    "sweep/measure.py",
+    "sweep/dial.py",
+)
+
+
+@dataclass(frozen=True)
+class Dial:
+    """Ranking errors of one kind: an oracle whose order is spoilt among the short responses only, among the long
+    only, across the two halves, or everywhere. `tau` in [0, 1] sets how much is left of the right order."""
+
+    where: Where
+    tau: float
+
+
+@dataclass(frozen=True)
+class Point:
+    """One run.
+
+    Attributes:
+        policy: order, guard and victim; its `emulated_tau` is set where its score is emulated.
+        engine: every engine field, resolved.
+        load: arrival rate as a multiple of the trace's.
+        seed: draws the trace (where it is redrawn) and emulated scores.
+        changed: the engine fields that the sweep varies, for display.
+        dial: kind and amount of ranking errors, for the study of ranking quality.
+        keep: what is kept beside the metrics: every request, or the steps as well.
+    """
+
+    policy: Policy
+    engine: EngineConfig
+    load: float
+    seed: int
+    changed: dict[str, Any] = field(default_factory=dict)
+    dial: Dial | None = None
+    keep: Literal["metrics", "requests", "steps"] = "metrics"
+
+    def key(self, trace: str, slo: dict[str, float]) -> str:
+        """A hash of all that determines the result: this point, the trace's fingerprint, the targets, the code."""
+        policy = {k: v for k, v in asdict(self.policy).items() if k != "summary"}
+        content = {
+            "trace": trace,
+            "slo": slo,
+            "policy": policy,
+            "engine": self.engine.model_dump(mode="json"),
+            "load": self.load,
+            "seed": self.seed,
+            "dial": asdict(self.dial) if self.dial else None,
+            "keep": self.keep,
+            "code": _code_fingerprint(),
+        }
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:24]
+
+
+@cache
+def _code_fingerprint() -> str:
+    """A hash of the simulator's source: a changed model never resumes from results of the old one."""
+    root = files("parsim")
+    digest = hashlib.sha256()
+    for name in _CODE:
+        entry = root.joinpath(name)
+        parts = sorted(entry.iterdir(), key=lambda p: p.name) if entry.is_dir() else [entry]
+        for part in parts:
+            if part.name.endswith(".py"):
+                digest.update(part.read_bytes())
+    return digest.hexdigest()

@@ -1,0 +1,177 @@
+"""A sweep's tables: results, groups, bootstrap replicates, requests and steps. The report reads only these."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from parsim.sweep.interval import Interval, percentile_interval, t_interval
+from parsim.sweep.measure import Outcome
+from parsim.sweep.point import Point
+from traces.atomic import replacing
+from traces.errors import UserError
+
+SETTINGS = ("num_gpu_blocks", "max_num_seqs", "max_num_batched_tokens")
+_TABLES = ("results", "groups", "bootstrap", "requests", "series")
+
+
+@dataclass(frozen=True)
+class Results:
+    """The tables of one sweep.
+
+    Attributes:
+        results: one row a study x point x replicate with all metrics.
+        groups: latencies by output-length decile and client; `row` points into `results`.
+        bootstrap: (row, metric, replicate, value); empty where seeds give the spread.
+        requests: every request at the load of the verdict, per policy, first seed.
+        series: KV use and queue over time, per policy, first seed.
+        facts: what the page says of trace, engine and choices.
+    """
+
+    results: pl.DataFrame
+    groups: pl.DataFrame
+    bootstrap: pl.DataFrame
+    requests: pl.DataFrame
+    series: pl.DataFrame
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    def select(self, study: str, **conditions: object) -> pl.DataFrame:
+        """The rows of a study where every named column has the given value (None: is null)."""
+        frame = self.results.filter(pl.col("study") == study)
+        for name, value in conditions.items():
+            frame = frame.filter(pl.col(name).is_null() if value is None else pl.col(name) == value)
+        return frame
+
+    def interval(self, rows: pl.DataFrame, metric: str) -> Interval:
+        """The metric over the replicates of one configuration: t over seeds, or bootstrap."""
+        values = rows.sort("seed")[metric].to_numpy()
+        if len(values) == 1:
+            return percentile_interval(float(values[0]), self._replicates(rows, metric))
+        return t_interval(values)
+
+    def ratio(self, rows: pl.DataFrame, other: pl.DataFrame, metric: str) -> Interval:
+        """metric(rows) / metric(other), paired by seed or by bootstrap replicate."""
+        pairs = rows.join(other, on="seed", suffix="_other").sort("seed")
+        ratios = pairs[metric].to_numpy() / pairs[f"{metric}_other"].to_numpy()
+        if len(ratios) == 0:
+            return Interval(float("nan"), float("nan"), float("nan"))
+        if len(ratios) == 1:
+            a, b = self._replicates(rows, metric), self._replicates(other, metric)
+            both = a / b if len(a) == len(b) else np.array([])
+            return percentile_interval(float(ratios[0]), both)
+        return t_interval(ratios)
+
+    def _replicates(self, rows: pl.DataFrame, metric: str) -> np.ndarray:
+        if rows.height != 1:
+            return np.array([])
+        chosen = (pl.col("row") == rows["row"][0]) & (pl.col("metric") == metric)
+        return self.bootstrap.filter(chosen).sort("replicate")["value"].to_numpy()
+
+    def write(self, folder: Path) -> None:
+        """Write every table as Parquet and the facts as JSON, each whole or not at all."""
+        for name in _TABLES:
+            with replacing(folder / f"{name}.parquet") as path:
+                getattr(self, name).write_parquet(path)
+        with replacing(folder / "facts.json") as path:
+            path.write_text(json.dumps(self.facts, indent=1, sort_keys=True), encoding="utf-8")
+
+
+def read_results(folder: Path) -> Results:
+    """The tables of a finished sweep.
+
+    Raises:
+        UserError: `folder` holds no finished sweep.
+    """
+    try:
+        tables = {name: pl.read_parquet(folder / f"{name}.parquet") for name in _TABLES}
+        facts = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        missing = Path(str(error.filename or "results.parquet")).name
+        raise UserError(
+            f"{folder}: no finished sweep here ({missing} is missing); run python -m parsim sweep"
+        ) from error
+    except (pl.exceptions.PolarsError, OSError, ValueError) as error:
+        raise UserError(f"{folder}: the results cannot be read ({error}); run the sweep again") from error
+    return Results(**tables, facts=facts)
+
+
+def collect(runs: Sequence[tuple[str, Point, Outcome]], rate_rps: float, facts: dict[str, Any]) -> Results:
+    """Tables of the runs (study, point, outcome), in their order. `rate_rps`: arrivals a second at load 1."""
+    rows = [_row(i, study, point, outcome, rate_rps) for i, (study, point, outcome) in enumerate(runs)]
+    return Results(
+        results=pl.DataFrame(rows, infer_schema_length=None),
+        groups=_groups(runs),
+        bootstrap=_bootstrap(runs),
+        requests=_frames(runs, "requests"),
+        series=_frames(runs, "series"),
+        facts=facts,
+    )
+
+
+def _row(index: int, study: str, point: Point, outcome: Outcome, rate_rps: float) -> dict[str, Any]:
+    policy, engine = point.policy, point.engine
+    return {
+        "row": index,
+        "study": study,
+        "policy": policy.name,
+        "label": policy.label,
+        "emulated_tau": policy.emulated_tau,
+        "reached_tau": _reached(outcome.facts, policy.name),
+        "starvation_threshold_s": policy.starvation_threshold_s,
+        "victim": policy.victim,
+        "dial": point.dial.where if point.dial else None,
+        "dial_tau": point.dial.tau if point.dial else None,
+        "load": point.load,
+        "rate_rps": point.load * rate_rps,
+        "seed": point.seed,
+        "changed": json.dumps(point.changed, sort_keys=True),
+        **{name: getattr(engine, name) for name in SETTINGS},
+        **{name: float(value) for name, value in outcome.metrics.items()},
+    }
+
+
+def _reached(facts: dict[str, Any], policy: str) -> float | None:
+    value = facts.get("reached_tau")
+    if isinstance(value, dict):
+        value = value.get(policy)
+    return None if value is None else float(value)
+
+
+def _groups(runs: Sequence[tuple[str, Point, Outcome]]) -> pl.DataFrame:
+    rows = [
+        {"row": i, **group}
+        for i, (study, _, outcome) in enumerate(runs)
+        if study == "main"
+        for group in outcome.groups
+    ]
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def _bootstrap(runs: Sequence[tuple[str, Point, Outcome]]) -> pl.DataFrame:
+    schema = {"row": pl.Int64, "metric": pl.String, "replicate": pl.Int64, "value": pl.Float64}
+    parts = [
+        pl.DataFrame({"value": values}).select(
+            pl.lit(i, pl.Int64).alias("row"),
+            pl.lit(metric).alias("metric"),
+            pl.int_range(pl.len()).alias("replicate"),
+            "value",
+        )
+        for i, (_, _, outcome) in enumerate(runs)
+        for metric, values in outcome.bootstrap.items()
+    ]
+    return pl.concat(parts) if parts else pl.DataFrame(schema=schema)
+
+
+def _frames(runs: Iterable[tuple[str, Point, Outcome]], name: str) -> pl.DataFrame:
+    frames = [
+        frame.with_columns(policy=pl.lit(point.policy.name))
+        for study, point, outcome in runs
+        if study == "timeline" and (frame := getattr(outcome, name)) is not None
+    ]
+    return pl.concat(frames) if frames else pl.DataFrame({"policy": []}, schema={"policy": pl.String})

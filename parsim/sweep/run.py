@@ -1,0 +1,196 @@
+"""A sweep from file to tables: traces, capacity, grid, studies, search, choice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from parsim.sweep import plan
+from parsim.sweep.bound import lower_bound_ms
+from parsim.sweep.choice import chosen, serve_command, write_choice
+from parsim.sweep.choose import check_metric, decide, parse_constraint
+from parsim.sweep.execute import ExecutorName, Runner, progress_bar
+from parsim.sweep.measure import Outcome
+from parsim.sweep.point import Point
+from parsim.sweep.results import Results, collect
+from parsim.sweep.search import search
+from parsim.sweep.spec import ASSUMED_TAU_SOURCE, SweepSpec, dump_spec
+from parsim.sweep.store import Store
+from parsim.sweep.workload import Workload, prepare
+from traces.atomic import replacing
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+MAP_LOADS = 7
+STUDY_SEEDS = 2
+
+
+def run_sweep(
+    spec: SweepSpec,
+    folder: Path,
+    console: Console,
+    executor: ExecutorName = "local",
+    jobs: int | None = None,
+    fresh: bool = False,
+) -> Results:
+    """Run every point of `spec` that `folder` does not hold yet, and write the tables and `choice.json`.
+
+    Raises:
+        UserError: the sweep file asks for something that does not exist; nothing is run then.
+    """
+    check_metric(spec.objective, "--objective")
+    constraints = [parse_constraint(text) for text in spec.subject_to]
+    store = Store(folder / "points")
+    if fresh:
+        store.clear()
+    workload = prepare(spec, folder / "traces")
+    grid = plan.resolve(spec, workload.first)
+    with replacing(folder / "sweep.yaml") as path:
+        path.write_text(dump_spec(spec), encoding="utf-8")
+    seeds = workload.seeds
+    with progress_bar(console) as progress:
+        runner = Runner(workload, store, spec.limits, executor, jobs, progress)
+        capacity = sustained_rps(runner.run([plan.capacity_point(grid, seeds[0])], "capacity")[0])
+        loads, focus = choose_loads(spec, capacity, workload)
+        studies = planned(spec, grid, workload, loads, focus, seeds)
+        flat = [point for points in studies.values() for point in points]
+        outcomes = iter(runner.run(flat, "simulating"))
+        runs = [(study, point, next(outcomes)) for study, points in studies.items() for point in points]
+        if "search" in spec.studies:
+            found = search(runner, grid, focus, seeds, spec.objective, constraints, spec.trials)
+            runs += [("search", point, outcome) for point, outcome in found]
+    facts = describe(spec, grid, workload, loads, focus, capacity)
+    results = collect(runs, workload.rate_rps, facts)
+    decision = decide(results.results, spec.objective, constraints, focus)
+    policy, engine = chosen(decision, grid)
+    model = engine.name if "/" in engine.name else "MODEL"
+    facts["command"] = serve_command(model, policy, engine)
+    facts["decision"] = {
+        "row": {k: v for k, v in decision.row.items() if k not in ("simple",)},
+        "feasible": decision.feasible,
+        "violated": list(decision.violated),
+    }
+    facts["bound"] = bounds(workload, grid, loads)
+    results.write(folder)
+    write_choice(folder, decision, grid, workload, results.results, focus, seeds, facts)
+    return results
+
+
+def sustained_rps(saturated: Outcome) -> float:
+    """Requests per second while the engine is full: completions between the 20th and 80th percentile of the ends."""
+    if saturated.requests is None:
+        return float("nan")
+    ends = saturated.requests["finish_s"].drop_nulls().sort()
+    low, high = (float(ends.quantile(q) or 0.0) for q in (0.2, 0.8))
+    return 0.6 * len(ends) / (high - low) if high > low else len(ends) / max(float(ends[-1]), 1e-9)
+
+
+def choose_loads(spec: SweepSpec, capacity_rps: float, workload: Workload) -> tuple[tuple[float, ...], float]:
+    """The loads of the sweep, and the one that the verdict is about.
+
+    The verdict is about `focus_load`, else about load 1, the trace's own rate, else about the load nearest to it.
+    """
+    automatic = plan.automatic_loads(capacity_rps, workload.rate_rps)
+    loads = set(automatic if spec.loads == "auto" else spec.loads)
+    focus = spec.focus_load
+    if focus is None:
+        focus = 1.0 if spec.loads == "auto" else min(loads, key=lambda load: (abs(load - 1), load))
+    return tuple(sorted(loads | {focus})), focus
+
+
+def planned(
+    spec: SweepSpec,
+    grid: plan.Grid,
+    workload: Workload,
+    loads: Sequence[float],
+    focus: float,
+    seeds: Sequence[int],
+) -> dict[str, list[Point]]:
+    """Study -> its points, the grid first."""
+    few = seeds[:STUDY_SEEDS]
+    frame = workload.first.frame
+    longest = int((frame["prompt_tokens"] + frame["output_tokens"]).max() or 1)  # type: ignore[arg-type]
+    longest = min(longest, grid.engine.max_model_len)
+    every = -(-len(loads) // MAP_LOADS)
+    makers = {
+        "map": lambda: plan.map_points(grid, sorted({*loads[::every], focus}), seeds[:1], longest),
+        "tau": lambda: plan.tau_points(grid, focus, few),
+        "guard": lambda: plan.guard_points(grid, focus, few),
+        "victim": lambda: plan.victim_points(grid, focus, few, longest),
+        "timeline": lambda: plan.timeline_points(grid, focus, seeds[0]),
+    }
+    studies = {"main": plan.main_points(grid, loads, seeds)}
+    studies |= {name: make() for name, make in makers.items() if name in spec.studies}
+    return studies
+
+
+def bounds(workload: Workload, grid: plan.Grid, loads: Sequence[float]) -> list[dict[str, float]]:
+    """The lower bound on the mean per-token latency at every load, for the first seed."""
+    engine, frame = grid.engine, workload.first.frame
+    total = pl.col("prompt_tokens") + pl.col("output_tokens")
+    fits = frame.filter(total <= engine.max_model_len, total <= engine.usable_blocks * engine.block_size)
+    arrival, prompt, output = (fits[c].to_numpy() for c in ("arrival_s", "prompt_tokens", "output_tokens"))
+    shared = engine.enable_prefix_caching and workload.first.has_prefix_hashes
+    return [
+        {
+            "load": load,
+            "mean_per_token_latency_ms": lower_bound_ms(
+                arrival / load, prompt, output, 1 / output, engine, shared
+            ),
+        }
+        for load in loads
+    ]
+
+
+def describe(
+    spec: SweepSpec,
+    grid: plan.Grid,
+    workload: Workload,
+    loads: Sequence[float],
+    focus: float,
+    capacity: float,
+) -> dict[str, Any]:
+    """What the page says of trace, engine and choices; everything in it is the same for the same sweep."""
+    frame = workload.first.frame
+    return {
+        "name": spec.name,
+        "trace": {
+            "name": workload.first.name,
+            "requests": frame.height,
+            "rate_rps": workload.rate_rps,
+            "span_s": workload.first.span_s,
+            "mean_prompt_tokens": frame["prompt_tokens"].mean(),
+            "mean_output_tokens": frame["output_tokens"].mean(),
+            "p99_output_tokens": frame["output_tokens"].quantile(0.99),
+            "redrawn": workload.redrawn,
+            "metadata": workload.first.metadata,
+        },
+        "engine": grid.engine.model_dump(mode="json"),
+        "policies": {
+            name: {
+                "label": p.label,
+                "summary": p.summary,
+                "starvation_threshold_s": p.starvation_threshold_s,
+                "victim": p.victim,
+                "emulated_tau": p.emulated_tau,
+                "score": p.score,
+            }
+            for name, p in grid.base.items()
+        },
+        "candidate": grid.candidate.name if grid.candidate else None,
+        "emulated": grid.emulated,
+        "tau_source": ASSUMED_TAU_SOURCE
+        if set(grid.emulated) - set(spec.emulate)
+        else "given in the sweep file",
+        "capacity_rps": capacity,
+        "loads": list(loads),
+        "focus_load": focus,
+        "seeds": list(workload.seeds),
+        "slo": spec.limits,
+        "objective": spec.objective,
+        "subject_to": list(spec.subject_to),
+    }

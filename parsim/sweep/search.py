@@ -1,0 +1,116 @@
+"""Settings beyond the grid: Optuna's TPE over policy, guard, victim and the batch limits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parsim.metrics import METRICS
+from parsim.scheduler.policy import Policy
+from parsim.sweep.choose import NOT_RUNNABLE, Constraint
+from parsim.sweep.execute import Runner
+from parsim.sweep.measure import Outcome
+from parsim.sweep.plan import Grid
+from parsim.sweep.point import Point
+
+if TYPE_CHECKING:
+    from optuna import Trial
+
+BATCH = 6
+"""Trials asked for at once: they run side by side, and the search is the same for any number of processes."""
+
+
+def search(
+    runner: Runner,
+    grid: Grid,
+    load: float,
+    seeds: Sequence[int],
+    objective: str,
+    constraints: Sequence[Constraint],
+    trials: int,
+) -> list[tuple[Point, Outcome]]:
+    """Run `trials` settings at `load` and return their points with outcomes.
+
+    Starts from the sweep's own settings under every policy that an engine can run, then follows the Tree-structured
+    Parzen Estimator (Bergstra et al. 2011) with constraints, seeded: the same sweep searches the same settings.
+    """
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    policies = {
+        name: p for name, p in grid.base.items() if name not in NOT_RUNNABLE and "emulated(" not in name
+    }
+    if not policies or trials <= 0:
+        return []
+    sampler = optuna.samplers.TPESampler(seed=0, n_startup_trials=2 * BATCH)
+    direction = "minimize" if METRICS[objective].better == "lower" else "maximize"
+    study = optuna.create_study(sampler=sampler, direction=direction)
+    for policy in policies.values():
+        study.enqueue_trial(_start(policy, grid))
+    runs: list[tuple[Point, Outcome]] = []
+    for batch in range(0, trials, BATCH):
+        asked = [study.ask() for _ in range(min(BATCH, trials - batch))]
+        points = [[_point(trial, policies, grid, load, seed) for seed in seeds] for trial in asked]
+        flat = [point for group in points for point in group]
+        outcomes = runner.run(flat, f"search {batch + len(asked)}/{trials}")
+        runs += zip(flat, outcomes, strict=True)
+        for i, trial in enumerate(asked):
+            own = outcomes[i * len(seeds) : (i + 1) * len(seeds)]
+            means = {
+                m: float(np.mean([o.metrics[m] for o in own]))
+                for m in (objective, *(c.metric for c in constraints))
+            }
+            for constraint in constraints:
+                trial.set_constraint(str(constraint), _excess(constraint, means[constraint.metric]))
+            if np.isfinite(means[objective]):
+                study.tell(trial, means[objective])
+            else:
+                study.tell(trial, state=optuna.trial.TrialState.FAIL)
+    return runs
+
+
+def _excess(constraint: Constraint, value: float) -> float:
+    over = value - constraint.bound if constraint.sense == "<=" else constraint.bound - value
+    return over if np.isfinite(over) else 1e12
+
+
+def _start(policy: Policy, grid: Grid) -> dict[str, object]:
+    return {
+        "policy": policy.name,
+        "starvation_threshold_s": policy.starvation_threshold_s or 120.0,
+        "victim": policy.victim,
+        "max_num_seqs": grid.engine.max_num_seqs,
+        "max_num_batched_tokens": grid.engine.max_num_batched_tokens,
+    }
+
+
+def _point(trial: Trial, policies: dict[str, Policy], grid: Grid, load: float, seed: int) -> Point:
+    own = grid.engine
+    policy = policies[trial.suggest_categorical("policy", list(policies))]
+    guard = trial.suggest_float("starvation_threshold_s", 5.0, 600.0, log=True)
+    victim = trial.suggest_categorical("victim", ["last", "worst"])
+    seqs = trial.suggest_int("max_num_seqs", max(own.max_num_seqs // 4, 1), own.max_num_seqs * 4, log=True)
+    tokens = trial.suggest_int(
+        "max_num_batched_tokens",
+        max(own.max_num_batched_tokens // 4, 64),
+        own.max_num_batched_tokens * 8,
+        log=True,
+    )
+    limits = {"max_num_seqs": _round(seqs, 8, own.max_num_seqs)}
+    limits["max_num_batched_tokens"] = max(
+        _round(tokens, 64, own.max_num_batched_tokens), limits["max_num_seqs"]
+    )
+    if not own.enable_chunked_prefill:
+        limits["max_num_batched_tokens"] = max(limits["max_num_batched_tokens"], own.max_model_len)
+    if policy.order != "fcfs":
+        policy = replace(policy, starvation_threshold_s=float(f"{guard:.2g}"))
+    changed = {name: value for name, value in limits.items() if value != getattr(own, name)}
+    return Point(replace(policy, victim=victim), own.model_copy(update=limits), load, seed, changed)
+
+
+def _round(value: int, step: int, own: int) -> int:
+    """A multiple of `step` that people would type; the engine's own value stays itself."""
+    return own if abs(value - own) < step else max(step, round(value / step) * step)

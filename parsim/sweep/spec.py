@@ -1,0 +1,177 @@
+"""The sweep file: what is run, in Pydantic. An unknown field is an error that gives the nearest name."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from traces.errors import UserError
+
+Study = Literal["map", "tau", "guard", "victim", "timeline", "search"]
+DEFAULT_ENGINE = "llama-3.1-8b-a100-80g"
+DEFAULT_POLICIES = ("fcfs", "pointwise", "listwise", "pars", "oracle")
+ASSUMED_TAUS = {"pointwise": 0.54, "listwise": 0.545, "pars": 0.56, "pars-plus": 0.58, "pars-cross": 0.50}
+"""Kendall tau-b at which a predictor is emulated on a trace without its scores. The first three were measured
+with MiniLM fine-tuned on 3,200 Alpaca prompts, on 1,500 held out (Vicuna-7B lengths); the others are assumed."""
+ASSUMED_TAU_SOURCE = (
+    "tau of a MiniLM ranker on 1,500 held-out Alpaca prompts (Vicuna-7B lengths): "
+    "pointwise 0.54, listwise 0.545, pairwise 0.56"
+)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """`; did you mean 'x'?` for the known name closest to `name`, or an empty string."""
+    match = difflib.get_close_matches(name, list(known), n=1, cutoff=0.4)
+    return f"; did you mean {match[0]!r}?" if match else ""
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class TraceSource(_Strict):
+    """Where the requests come from: exactly one of `path`, `bundled`, `synthesize`, `join`.
+
+    `synthesize` and `join` hold the arguments of `traces.synthesize` and `traces.join`, without the seed: they are
+    drawn anew for each seed, as is a `path` whose trace carries the recipe it was drawn by. Any other is replayed as
+    it is.
+    """
+
+    path: str | None = None
+    format: str | None = Field(None, description="forces a reader; detected from content otherwise")
+    bundled: bool = False
+    synthesize: dict[str, Any] | None = None
+    join: dict[str, Any] | None = None
+    requests: int | None = Field(None, ge=2, description="at most this many requests, from the start")
+
+    @model_validator(mode="after")
+    def _one(self) -> TraceSource:
+        given = [self.path is not None, self.bundled, self.synthesize is not None, self.join is not None]
+        if sum(given) != 1:
+            raise ValueError("give exactly one of path, bundled, synthesize, join")
+        return self
+
+
+class SweepSpec(_Strict):
+    """A grid of runs and what is asked of it. Lists are swept; every combination is a point."""
+
+    name: str = Field("default", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    trace: TraceSource = TraceSource(bundled=True)
+    engine: str = Field(DEFAULT_ENGINE, description="preset, or a file with the engine's fields")
+    set: dict[str, Any] = Field({}, description="engine fields by vLLM's names; a list is swept")
+    policies: tuple[str, ...] = DEFAULT_POLICIES
+    starvation_threshold_s: tuple[float | None, ...] | None = Field(
+        None,
+        description="guard thresholds of the ranked policies (null: no guard); default: each policy's own",
+    )
+    victim: tuple[Literal["last", "worst"], ...] | None = None
+    loads: Literal["auto"] | tuple[float, ...] = Field(
+        "auto", description="arrival rate as a multiple of the trace's; auto: from idle to past the capacity"
+    )
+    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
+    emulate: dict[str, float] = Field(
+        {}, description="policy -> Kendall tau-b, where a score is to be emulated"
+    )
+    slo: dict[Literal["ttft", "tpot", "e2el"], float] = Field({}, description="milliseconds")
+    focus_load: float | None = Field(None, gt=0, description="the load that the verdict is about")
+    objective: str = "mean_per_token_latency_ms"
+    subject_to: tuple[str, ...] = Field((), description="constraints such as p99_ttft_ms<=2000")
+    studies: tuple[Study, ...] = ("map", "tau", "guard", "victim", "timeline", "search")
+    trials: int = Field(24, ge=0, description="settings that the optimiser tries beyond the grid")
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """The latency targets in ms by name."""
+        return {str(name): limit for name, limit in self.slo.items()}
+
+    @field_validator("trace", mode="before")
+    @classmethod
+    def _short_trace(cls, value: object) -> object:
+        if isinstance(value, str):
+            return {"bundled": True} if value == "bundled" else {"path": value}
+        return value
+
+    @field_validator(
+        "policies", "loads", "seeds", "victim", "starvation_threshold_s", "subject_to", mode="before"
+    )
+    @classmethod
+    def _one_or_many(cls, value: object) -> object:
+        if value is None or value == "auto":
+            return value
+        return tuple(value) if isinstance(value, list | tuple) else (value,)
+
+    @field_validator("loads", mode="after")
+    @classmethod
+    def _positive(cls, value: object) -> object:
+        if isinstance(value, tuple) and (not value or any(not 0 < load < 1e9 for load in value)):
+            raise ValueError("loads must be positive numbers")
+        return value
+
+    @field_validator("policies", "seeds", mode="after")
+    @classmethod
+    def _not_empty(cls, value: tuple[Any, ...]) -> tuple[Any, ...]:
+        if not value:
+            raise ValueError("give at least one")
+        if len(set(value)) != len(value):
+            raise ValueError("the same value twice")
+        return value
+
+
+def parse_spec(fields: object, where: str) -> SweepSpec:
+    """A sweep from the fields of a file.
+
+    Raises:
+        UserError: not a mapping, an unknown field (with the nearest name), or a value out of range; names `where`.
+    """
+    if fields is None:
+        fields = {}
+    if not isinstance(fields, dict):
+        raise UserError(f"{where}: expected fields (name: value), found {type(fields).__name__}")
+    try:
+        return SweepSpec.model_validate(fields)
+    except ValidationError as error:
+        raise UserError(f"{where}: {explain(error, fields)}") from error
+
+
+def explain(error: ValidationError, fields: dict[str, Any]) -> str:
+    """The first problem of a validation error in one line, with the nearest name for an unknown field."""
+    first = error.errors()[0]
+    path = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        known = TraceSource.model_fields if first["loc"][0] == "trace" else SweepSpec.model_fields
+        return f"field {path!r}: no such field{nearest(str(first['loc'][-1]), known)}"
+    message = first["msg"].removeprefix("Value error, ")
+    return f"field {path!r}: {message[0].lower()}{message[1:]} (given: {str(first['input'])[:80]!r})"
+
+
+def read_spec(path: str | Path) -> SweepSpec:
+    """Read a sweep file (YAML or JSON). A file without `name` is named after itself.
+
+    Raises:
+        UserError: the file cannot be read or is not a sweep file.
+    """
+    file = Path(path)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise UserError(f"{file}: cannot be read as a sweep file ({reason})") from error
+    try:
+        fields = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f", line {mark.line + 1}" if mark else ""
+        raise UserError(f"{file}{line}: not valid YAML ({getattr(error, 'problem', error)})") from error
+    if isinstance(fields, dict) and "name" not in fields:
+        fields = {"name": file.stem, **fields}
+    return parse_spec(fields, str(file))
+
+
+def dump_spec(spec: SweepSpec) -> str:
+    """The sweep file with every field resolved, as YAML."""
+    return yaml.safe_dump(spec.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=100)
