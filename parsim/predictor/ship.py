@@ -52,7 +52,7 @@ _COMMON: dict[str, Any] = {
     "lora_layers": 3,
     "learning_rate": 2e-3,
     "batch_size": 64,
-    "epochs": 2,
+    "epochs": 1,
     "pooling": "mean",
 }
 RECIPES = {
@@ -60,7 +60,7 @@ RECIPES = {
     "pointwise": Recipe(objective="pointwise", **_COMMON),
     "listwise": Recipe(objective="listwise", **_COMMON),
     "pars-cross": Recipe(objective="pairwise", **_COMMON),
-    "pars-plus": Recipe(objective="mixed", lexical=True, **_COMMON),
+    "pars-plus": Recipe(objective="pairwise", lexical=True, **_COMMON),
 }
 NOTES = [
     "Trained on exam questions (MMLU-Pro), grade-school and competition mathematics (ZeroEval) and hard chat prompts"
