@@ -40,7 +40,10 @@ def is_held_out(request_id: str) -> bool:
 
 
 def lengths(folder: Path) -> pl.DataFrame:
-    """request_id, prompt_tokens, output_tokens, client_id (the corpus) of all held-out prompts."""
+    """request_id, prompt_tokens, output_tokens, client_id (the corpus) of all held-out prompts.
+
+    A prompt that stands in its corpus a second time under an id that is not held out is left out.
+    """
     import polars as pl
 
     parts = []
@@ -50,7 +53,8 @@ def lengths(folder: Path) -> pl.DataFrame:
             raise UserError(f"{path}: no such file; name the folder with {', '.join(CORPORA)}_lengths.jsonl")
         with path.open(encoding="utf-8") as lines:
             rows = [json.loads(line) for line in lines]
-        held = [row for row in rows if is_held_out(str(row["id"])) and row["len"].get(model)]
+        seen = {_normalised(row["prompt"]) for row in rows if not is_held_out(str(row["id"]))}
+        held = [row for row in rows if row["len"].get(model) and _normalised(row["prompt"]) not in seen]
         parts.append(
             pl.DataFrame(
                 {
@@ -62,6 +66,10 @@ def lengths(folder: Path) -> pl.DataFrame:
             )
         )
     return pl.concat(parts)
+
+
+def _normalised(prompt: str) -> str:
+    return " ".join(prompt.casefold().split())
 
 
 def build(folder: Path) -> Trace:

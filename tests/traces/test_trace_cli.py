@@ -23,7 +23,7 @@ def test_info_without_a_path_is_of_the_bundled_trace():
     found = run("info", "--json")
     assert found.returncode == 0
     figures = json.loads(found.stdout)
-    assert (figures["name"], figures["requests"]) == ("bundled", 4154)
+    assert (figures["name"], figures["requests"]) == ("bundled", 4095)
     assert figures["metadata"]["licence"] == "Apache-2.0"
 
 

@@ -269,7 +269,7 @@ def test_bundled_trace_is_small_recorded_and_only_of_held_out_prompts():
 
     trace = bundled_trace()
     assert BUNDLED.stat().st_size < 1_000_000
-    assert len(trace) == 4154
+    assert len(trace) == 4095
     assert all(map(is_held_out, trace.frame["request_id"]))
     assert set(trace.frame["client_id"]) == {"mmlu_pro", "zeroeval_gsm", "zeroeval_math-l5"}
     assert trace.metadata["model"] == MODEL
