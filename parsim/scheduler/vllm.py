@@ -59,17 +59,10 @@ class ParsScheduler(Scheduler):
         super().__init__(vllm_config, *args, **options)
         check_interface(self)
         self.clock: Callable[[], float] = time.time
-        self._settings = settings
-        policy = settings.resolved_policy()
-        self._prompt_length_is_score = policy.score == "prompt_tokens"
-        self._needs_score = policy.order != "fcfs" and not self._prompt_length_is_score
         self._counts = dict.fromkeys(("requests", "scored", "unscored", "scored_late"), 0)
-        self.waiting: ParsQueue = ParsQueue(policy, self._score_of)
-        # vLLM names its two victim rules after its two orders; the order itself is the queue's.
-        self.policy = SchedulingPolicy.PRIORITY if policy.victim == "worst" else SchedulingPolicy.FCFS
+        self._model = vllm_config.model_config.model
         self._feed: ScoreFeed | None = None
-        if settings.scorer is not None and self._needs_score:
-            self._feed = ScoreFeed(load_scorer(settings.scorer, vllm_config.model_config.model), log)
+        self.serve_by(settings)
         if settings.metrics_port is not None:
             from parsim.scheduler.vllm_metrics import serve_metrics
 
@@ -80,6 +73,28 @@ class ParsScheduler(Scheduler):
     def settings(self) -> SchedulerSettings:
         """The settings in force."""
         return self._settings
+
+    def serve_by(self, settings: SchedulerSettings) -> None:
+        """Serve by these settings from now on, as a comparison of policies on one engine does.
+
+        Raises:
+            RuntimeError: requests are waiting or running.
+            ValueError: the scorer cannot be loaded.
+        """
+        if self.requests:
+            raise RuntimeError(f"{len(self.requests)} requests are not finished: the policy cannot change now")
+        if self._feed is not None:
+            self._feed.close()
+        self._settings = settings
+        policy = settings.resolved_policy()
+        self._prompt_length_is_score = policy.score == "prompt_tokens"
+        self._needs_score = policy.order != "fcfs" and not self._prompt_length_is_score
+        self.waiting: ParsQueue = ParsQueue(policy, self._score_of)
+        # vLLM names its two victim rules after its two orders; the order itself is the queue's.
+        self.policy = SchedulingPolicy.PRIORITY if policy.victim == "worst" else SchedulingPolicy.FCFS
+        self._feed = None
+        if settings.scorer is not None and self._needs_score:
+            self._feed = ScoreFeed(load_scorer(settings.scorer, self._model), log)
 
     def schedule(self, *args: Any, **options: Any) -> SchedulerOutput:
         if self._feed is not None:
