@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from parsim import simulate_cli
+from parsim.predictor import cli as predictor_cli
 from parsim.report import cli as report_cli
 from traces.errors import run_cli
 
@@ -15,7 +16,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for part in (simulate_cli, report_cli):
+for part in (simulate_cli, report_cli, predictor_cli):
     part.register(app)
 
 

@@ -70,7 +70,7 @@ def test_a_bad_engine_file_is_one_clear_line(tmp_path: Path, text: str, problem:
 
 
 def test_an_unknown_preset_names_the_nearest() -> None:
-    with pytest.raises(UserError, match="did you mean 'llama-3.1-8b-h100'"):
+    with pytest.raises(UserError, match=r"did you mean 'llama-3\.1-8b-h100'"):
         load_engine("llama3.1-8b-h100")
     with pytest.raises(UserError, match="do not fit"):
         load_engine("llama-3.1-70b-l4")
