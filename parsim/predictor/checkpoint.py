@@ -7,6 +7,7 @@ they are loaded by name and, where the card states a sha256, must be the same.
 from __future__ import annotations
 
 import json
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from parsim.predictor.encoder import load_encoder
 from parsim.predictor.lexical import Lexical
 from parsim.predictor.model import Ranker
 from parsim.predictor.recipe import Recipe
+from parsim.predictor.train import History
 from traces.atomic import replacing
 from traces.errors import UserError
 
@@ -162,7 +164,14 @@ def load(folder: Path) -> tuple[Ranker, Lexical | None, Card, npt.NDArray[np.int
     return ranker, Lexical.from_arrays(words) if words else None, card, keys
 
 
-def write_history(folder: Path, history: dict[str, Any]) -> None:
+def write_history(folder: Path, history: History, about: dict[str, str]) -> None:
     """Losses, validation tau_b and seconds of the run, beside the card."""
     with replacing(folder / HISTORY) as temporary:
-        temporary.write_text(json.dumps(history, indent=2) + "\n", encoding="utf-8")
+        temporary.write_text(json.dumps(asdict(history) | about, indent=2) + "\n", encoding="utf-8")
+
+
+def read_history(folder: Path) -> History:
+    """What `write_history` wrote."""
+    written = json.loads((folder / HISTORY).read_text(encoding="utf-8"))
+    known = {field.name for field in fields(History)}
+    return History(**{name: value for name, value in written.items() if name in known})

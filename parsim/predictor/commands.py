@@ -100,9 +100,11 @@ def evaluate_command(
     from parsim.predictor.split import refuse_overlap, seen
 
     corpus = read_corpus(data)
-    labelled = corpus.label(models)
     _set_threads(threads)
     loaded = load_predictor(predictor)
+    if not models and set(loaded.card.data.get("models", [])) <= set(corpus.models):
+        models = list(loaded.card.data.get("models", []))
+    labelled = corpus.label(models)
     known = seen(labelled.prompts, loaded.training_keys)
     if unseen:
         labelled = labelled.take(np.flatnonzero(~known))
@@ -212,6 +214,12 @@ def score_command(
         f"{out}: {scored.prompts:,} prompts scored ({scored.distinct:,} distinct) in {scored.wall_s:.1f} s,"
     )
     print(f"  {each:.2f} ms a prompt, {scored.cpu_s:.1f} CPU seconds")
+    span_s = float(read.frame["arrival_s"].max() or 0.0)  # type: ignore[arg-type]
+    if span_s > 0:
+        print(
+            f"  {scored.wall_s / span_s:.2%} of the {span_s:,.0f} s over which the requests arrive"
+            f" (the paper states {PAPER_OVERHEAD:.2%} of serving time for scoring and sorting)"
+        )
     if scored.empty:
         print(f"  {scored.empty:,} prompts are empty; they got the score of an empty text")
 

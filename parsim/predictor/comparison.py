@@ -15,8 +15,8 @@ from traces.errors import UserError
 class Variant(BaseModel):
     """One way to train: a name and what differs from the comparison's recipe.
 
-    `also_train_on` names models of the same corpus whose lengths are averaged into the training label; `seeds`
-    overrides the comparison's.
+    `also_train_on` names models of the same corpus whose lengths are averaged into the training label;
+    `seeds` overrides the comparison's.
     """
 
     model_config = ConfigDict(extra="forbid")

@@ -1,7 +1,8 @@
-"""What scoring costs, as the simulator charges it: seconds a batch, measured, and when each request has its score.
+"""What scoring costs, as the simulator charges it: seconds a batch, measured, and when each request has its
+score.
 
-Importing this module loads no torch. `python -m parsim.predictor.cost [NAME]` measures a predictor on this machine
-and writes the figures that come with the package.
+Importing this module loads no torch. `python -m parsim.predictor.cost [NAME]` measures a predictor on this
+machine and writes the figures that come with the package.
 """
 
 from __future__ import annotations
@@ -54,8 +55,8 @@ class ScoringCost(BaseModel):
     def ready_s(self, arrival_s: Floats, prompt_tokens: npt.NDArray[np.integer]) -> Floats:
         """When each request's score is there, (requests,), for one worker beside the engine.
 
-        As `parsim.predictor.scorer.BatchScorer` works: the worker takes whatever has arrived when it is free, at
-        most `max_batch` prompts, and answers all of them at the end of the batch.
+        As `parsim.predictor.scorer.BatchScorer` works: the worker takes whatever has arrived when it is free,
+        at most `max_batch` prompts, and answers all of them at the end of the batch.
 
         Args:
             arrival_s: sorted, (requests,).
@@ -119,7 +120,8 @@ def fit_cost(
 
 
 def measure_cost(name: str) -> ScoringCost:
-    """Fit the CPU seconds that a predictor takes on one thread, over batches of 1 to 64 prompts of 8 to 128 tokens.
+    """Fit the CPU seconds that a predictor takes on one thread, over batches of 1 to 64 prompts of 8 to 128
+    tokens.
 
     CPU seconds, not the wall clock: other load on the machine does not spoil them.
     """

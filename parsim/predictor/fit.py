@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from parsim.predictor.corpus import Labelled
 from parsim.predictor.encoder import MINILM_LICENCE, MINILM_SHA256, load_encoder
 from parsim.predictor.evaluate import Interval, tau_interval
 from parsim.predictor.lexical import Lexical
+from parsim.predictor.model import Ranker
 from parsim.predictor.recipe import Recipe
 from parsim.predictor.split import Split, prompt_keys
 from parsim.predictor.train import History, train
@@ -52,6 +53,7 @@ def fit(
     overwrite: bool = False,
     licence: str = "as the training data",
     notes: list[str] | None = None,
+    trained: tuple[Ranker, History] | None = None,
     progress: bool = False,
 ) -> Fitted:
     """Train on `parts.train`, choose the epoch on `parts.validation`, measure on `parts.test`, save to
@@ -67,6 +69,8 @@ def fit(
         folder: where to write; None writes nothing. An unfinished run in it is continued.
         overwrite: replace a predictor that is already there (only once the new one is trained).
         licence, notes: for the card.
+        trained: a ranker that was trained by `recipe` on these parts already; only what comes after it is
+            done.
         progress: show a progress bar.
 
     Raises:
@@ -77,7 +81,9 @@ def fit(
     training, validation, test = (data.take(rows) for rows in (parts.train, parts.validation, parts.test))
     encoder = load_encoder(recipe.encoder)
     state = folder / STATE if folder is not None else None
-    ranker, history = train(training, validation, encoder, recipe, state_file=state, progress=progress)
+    ranker, history = trained or train(
+        training, validation, encoder, recipe, state_file=state, progress=progress
+    )
     halve(ranker)
     lexical = _lexical(training, validation, ranker.score(validation.prompts)) if recipe.lexical else None
     scores = ranker.score(test.prompts)
@@ -108,9 +114,8 @@ def fit(
     if folder is not None:
         keys = prompt_keys(training.prompts + validation.prompts)
         save(folder, ranker, card, training_keys=keys, lexical=lexical)
-        write_history(
-            folder, asdict(history) | {"encoder_source": encoder.source, "precision": str(ranker.precision)}
-        )
+        about = {"encoder_source": encoder.source, "precision": str(ranker.precision)}
+        write_history(folder, history, about)
         (folder / STATE).unlink(missing_ok=True)
     return Fitted(card=card, history=history, scores=scores, test=reached)
 

@@ -2,8 +2,8 @@
 
 FOLDER holds the corpora's `*_lengths.jsonl`. Only corpora whose licence (Apache-2.0) allows redistribution
 are used, and no prompt with `traces.bundle.is_held_out(id)`: the bundled trace consists of such prompts. An
-interrupted run is continued. `python -m parsim.predictor.ship FOLDER --score-bundled` then puts the scores on
-the bundled trace.
+interrupted run is continued. `python -m parsim.predictor.score_bundled FOLDER` then puts the scores on the
+bundled trace.
 """
 
 from __future__ import annotations
@@ -109,18 +109,25 @@ def training_data(folder: Path, models: dict[str, str]) -> tuple[Labelled, Split
 
 
 def ship(folder: Path, name: str, out: Path) -> None:
-    """Train one shipped predictor into `out` / name."""
+    """Train one shipped predictor into `out` / name; `pars-plus` takes the encoder of `pars`, whose recipe it
+    shares.
+    """
+    from parsim.predictor.checkpoint import load, read_history
     from parsim.predictor.evaluate import tau_by_group
     from parsim.predictor.fit import fit
 
     models = MIXTRAL if name == "pars-cross" else LLAMA
     data, parts = training_data(folder, models)
+    trained = None
+    if name == "pars-plus":
+        ranker, _, _, _ = load(out / "pars")
+        trained = (ranker, read_history(out / "pars"))
     fitted = fit(
         data,
         parts,
         RECIPES[name],
         name=name,
-        source={"source": "MMLU-Pro, ZeroEval, Arena-Hard", "models": models, "unit": "tokens"},
+        source={"source": "MMLU-Pro, ZeroEval, Arena-Hard", "models_by_corpus": models, "unit": "tokens"},
         held_out={
             "rule": "test: first byte of sha256(id) < 0x55; validation: a tenth of the rest",
             "seed": 42,
@@ -129,6 +136,7 @@ def ship(folder: Path, name: str, out: Path) -> None:
         overwrite=True,
         licence="Apache-2.0",
         notes=NOTES,
+        trained=trained,
         progress=True,
     )
     test = data.take(parts.test)

@@ -83,3 +83,36 @@ def test_latency_is_measured_by_batch_size(predictor: Predictor, learnable: Labe
     assert table["batch"].to_list() == [1, 64]
     each = table["median_s"].to_numpy() / np.array([1, 64])
     assert each[1] < each[0]
+
+
+def test_the_engines_scorer_decodes_token_ids_with_the_served_models_tokenizer(
+    predictor: Predictor,
+    tiny_encoder: str,
+    learnable: Labelled,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import time
+
+    from parsim.predictor import predictor as module
+    from parsim.predictor.encoder import load_encoder
+    from parsim.predictor.scorer import create
+
+    asked: list[str] = []
+    monkeypatch.setattr(module, "load_predictor", lambda name: (asked.append(name), predictor)[1])
+    monkeypatch.setenv("PARSIM_PREDICTOR", "mine")
+    scorer = create(tiny_encoder)
+    tokenizer = load_encoder(tiny_encoder).tokenizer
+    for row, prompt in enumerate(("name cats", "story cats")):
+        scorer.submit(f"r{row}", tokenizer(prompt)["input_ids"])
+    found: dict[str, float] = {}
+    end = time.monotonic() + 10
+    while len(found) < 2 and time.monotonic() < end:
+        found.update(scorer.poll())
+    scorer.close()
+    assert asked == ["mine"]
+    np.testing.assert_allclose(
+        [found["r0"], found["r1"]], predictor.score(["name cats", "story cats"]), atol=1e-5
+    )
+    with pytest.raises(UserError, match="no tokenizer to decode prompts with"):
+        create(str(tmp_path))
