@@ -127,7 +127,7 @@ def ship(folder: Path, name: str, out: Path) -> None:
         parts,
         RECIPES[name],
         name=name,
-        source={"source": "MMLU-Pro, ZeroEval, Arena-Hard", "models_by_corpus": models, "unit": "tokens"},
+        source={"source": "MMLU-Pro, ZeroEval, Arena-Hard", "models": models, "unit": "tokens"},
         held_out={
             "rule": "test: first byte of sha256(id) < 0x55; validation: a tenth of the rest",
             "seed": 42,
