@@ -193,19 +193,25 @@ class Engine:
         return sorted(due, key=lambda abort: abort[:2], reverse=True)
 
     def _withdraw_due(self, in_flight: int) -> None:
-        """Withdraw the requests whose abort is due; `in_flight` is the last step whose tokens are not known."""
+        """Withdraw the requests whose abort is due; `in_flight` is the last step whose tokens are not known.
+
+        One that has arrived but was not taken in yet is withdrawn after that, as vLLM's input queue does.
+        """
+        later = []
         while self._aborts and self._aborts[-1][0] <= self.now:
-            time_s, _, request = self._aborts.pop()
+            abort = self._aborts.pop()
+            time_s, _, request = abort
             if request.state is State.DONE:
                 continue
             if request.seq < 0:
-                self._arrivals.remove(request)
-            else:
-                self.former.withdraw(request, self.step + 1, in_flight)
+                later.append(abort)
+                continue
+            self.former.withdraw(request, self.step + 1, in_flight)
             request.state = State.DONE
             request.prefix = ()
             request.rejected = f"aborted at {time_s:g} s"
             self.former.settled = False
+        self._aborts.extend(reversed(later))
 
     def _horizon_s(self) -> float:
         """A time before which no request arrives, is promoted or is withdrawn."""

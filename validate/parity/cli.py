@@ -75,7 +75,12 @@ def _random(console: Console, cases: int, seed: int, policies: list[str] | None)
     tally = Tally()
     with Progress(console=console, transient=True) as progress:
         task = progress.add_task("random cases", total=cases)
-        failed = search(cases, seed, names, tally, lambda: progress.advance(task))
+
+        def passed(checked: Checked) -> None:
+            tally.add(checked)
+            progress.advance(task)
+
+        failed = search(cases, seed, names, passed)
     console.print(
         f"{tally.cases:,} random cases (seed {seed}; {', '.join(names)}): {tally.steps:,} of {tally.steps:,} "
         f"steps equal, {tally.preemptions:,} preemptions in {tally.preempting_cases:,} of the cases"

@@ -27,16 +27,15 @@ class Tally:
 
 
 def search(
-    cases: int, seed: int, policies: tuple[str, ...], tally: Tally, progress: Callable[[], None]
+    cases: int, seed: int, policies: tuple[str, ...], passed: Callable[[Checked], None]
 ) -> Checked | None:
-    """Check this many random cases; returns the first failure, shrunk, or None.
+    """Check this many random cases, spread over all corners; returns the first failure, shrunk, or None.
 
     Args:
         cases: how many.
         seed: the same seed draws the same cases.
         policies: names of the policies to draw from.
-        tally: counts the cases that are equal.
-        progress: called after each of them.
+        passed: called with each case that is equal, until one is not.
 
     Raises:
         UserError: Hypothesis is not installed.
@@ -53,9 +52,15 @@ def search(
     class Unequal(AssertionError):
         pass
 
-    @hypothesis.seed(seed)
-    @hypothesis.settings(
-        max_examples=cases,
+    def compare(case: Case) -> None:
+        checked = check(case)
+        if checked.difference is not None:
+            failed.append(checked)
+            raise Unequal(checked.difference.what)
+        if not failed:
+            passed(checked)
+
+    settings = hypothesis.settings(
         deadline=None,
         database=None,
         phases=[Phase.generate, Phase.shrink],
@@ -64,18 +69,15 @@ def search(
         print_blob=False,
         verbosity=hypothesis.Verbosity.quiet,
     )
-    @hypothesis.given(strategies.cases(policies))
-    def compare(case: Case) -> None:
-        checked = check(case)
-        if checked.difference is not None:
-            failed.append(checked)
-            raise Unequal(checked.difference.what)
-        if not failed:
-            tally.add(checked)
-            progress()
-
-    try:
-        compare()
-    except Unequal:
-        return failed[-1]  # Hypothesis ends with the smallest
+    corners = strategies.corners(policies)
+    for place, corner in enumerate(corners):
+        share = (cases + place) // len(corners)
+        if not share:
+            continue
+        drawn = hypothesis.given(strategies.cases(corner))(compare)
+        drawn = hypothesis.settings(settings, max_examples=share)(hypothesis.seed(f"{seed} {corner}")(drawn))
+        try:
+            drawn()
+        except Unequal:
+            return failed[-1]  # Hypothesis ends with the smallest
     return None
