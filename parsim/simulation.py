@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 from traces.errors import UserError
@@ -181,14 +182,15 @@ def _outcome(trace: Trace, requests: list[EngineRequest], scores: pl.Series | No
 
     times = ("first_scheduled_s", "first_token_s", "finish_s")
     counts = ("cached_tokens", "preemptions", "recomputed_tokens")
+    progress = zip(*map(attrgetter("arrival_s", *times, *counts), requests), strict=True)
+    columns = dict(zip(("arrival_s", *times, *counts), progress, strict=True))
     outcome = pl.DataFrame(
         {
             "request_id": trace.frame["request_id"],
-            "arrival_s": [request.arrival_s for request in requests],
-            **{name: [getattr(request, name) for request in requests] for name in times},
+            **{name: columns[name] for name in ("arrival_s", *times)},
             "prompt_tokens": trace.frame["prompt_tokens"],
             "output_tokens": trace.frame["output_tokens"],
-            **{name: [getattr(request, name) for request in requests] for name in counts},
+            **{name: columns[name] for name in counts},
             "score": pl.Series(scores if scores is not None else [None] * len(requests), dtype=pl.Float64),
             "promoted": [request.promoted for request in requests],
             "rejected": [request.rejected or None for request in requests],

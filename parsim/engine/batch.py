@@ -81,6 +81,8 @@ class BatchFormer:
         self.settled = False
         self.preemptions = 0
         self._block_size = config.block_size
+        self._max_num_seqs = config.max_num_seqs
+        self._reserve_full = config.scheduler_reserve_full_isl
         self._victim_is_worst = queue.policy.victim == "worst"
         self._watermark = config.watermark_blocks
 
@@ -206,11 +208,11 @@ class BatchFormer:
 
     def _schedule_waiting(self, batch: Batch, budget: int, threshold: int) -> None:
         """Admit waiting requests, the head first, until the budget, a seat or the blocks end."""
-        config, queue, cache, running = self.config, self.queue, self.cache, self.running
-        block_size = self._block_size
+        queue, cache, running = self.queue, self.cache, self.running
+        block_size, max_num_seqs, reserve_full = self._block_size, self._max_num_seqs, self._reserve_full
         self.settled = False
         while queue:
-            if len(running) >= config.max_num_seqs:
+            if len(running) >= max_num_seqs:
                 self.settled = True
                 break
             if budget <= 0:
@@ -223,12 +225,12 @@ class BatchFormer:
             if 0 < threshold < tokens:
                 tokens = threshold
             if tokens > budget:
-                if not config.enable_chunked_prefill:
+                if not self.config.enable_chunked_prefill:
                     break
                 tokens = budget
             spare = cache.free - (self._watermark if running else 0) - cache.idle_hits + hits
             blocks = -(-(cached + tokens) // block_size)
-            needed = -(-sequence // block_size) if config.scheduler_reserve_full_isl else blocks
+            needed = -(-sequence // block_size) if reserve_full else blocks
             if needed > spare or blocks > spare:
                 self.settled = not queue.policy.reorders_with_time
                 break
