@@ -10,7 +10,8 @@ from markupsafe import Markup
 
 from parsim.report.page import figure
 from parsim.report.sections.latency import labels
-from parsim.report.verdict import base_rows, gain, headline, judge, sentences
+from parsim.report.verdict import base_rows, gain, judge
+from parsim.report.words import headline, sentences
 from parsim.sweep.results import Results
 
 if TYPE_CHECKING:

@@ -1,21 +1,32 @@
 """A lower bound on the mean latency that any schedule could reach on this engine, clairvoyant ones included.
 
-Why it holds. Let a step with set S of sequences take base + (own terms of each sequence in S). At most
-`max_num_seqs` sequences, `max_num_batched_tokens` tokens and the usable KV blocks share a step, so base can be divided
-among the sequences of S such that each carries at least base * (a / max_num_seqs + b * its tokens / budget +
-c * its blocks / usable blocks) for any a + b + c = 1 with a, b, c >= 0. Add the sequence's own terms: its
-*share* of the step, which depends on the request and its position alone. Lay the shares of a step one after the other
-inside that step: every engine schedule becomes a schedule of one machine that works on one share at a time, never
-before the request's arrival plus the least time its earlier steps take alone. Recomputation, idle time and rejected
-orders only add time.
+Let a step with set S of sequences take base + (own terms of each sequence in S). Two relaxations, both valid; the
+larger is returned.
 
-For request j with shares s_k, total w_j, mean busy time M_j, and R_k the least time that the steps after step k take
-alone: its end is C_j >= M_j + D_j with D_j = sum_k s_k R_k / w_j, because after each share at least R_k passes.
-The sum of weighted mean busy times on one preemptive machine with release dates is minimised by always working on
-the available job of the largest weight / w_j (Goemans, "A supermodular relaxation for scheduling with release
-dates", 1996), which one pass over events computes. Weights 1 / output tokens give the mean per-token latency, weights
-1 the mean E2E latency. The steps of a request are grouped into pieces; a piece is released when its first step
-could start at the earliest.
+**One machine** (tight when requests queue). At most `max_num_seqs` sequences, `max_num_batched_tokens` tokens and the
+usable KV blocks share a step, so base can be divided among the sequences of S such that each carries at least
+base * (a / max_num_seqs + b * its tokens / budget + c * its blocks / usable blocks) for any a + b + c = 1 with
+a, b, c >= 0. Add the sequence's own terms: its *share* of the step, which depends on the request and its position
+alone. Lay the shares of a step one after the other inside that step: every engine schedule becomes a schedule of one
+machine that works on one share at a time, never before the request's arrival plus the least time its earlier steps
+take alone. Recomputation and idle time only add. For request j with shares s_k, total w_j, mean busy time M_j, and R_k
+the least time that the steps after step k take alone: its end is C_j >= M_j + D_j with D_j = sum_k s_k R_k / w_j,
+because after each share at least R_k passes. The sum of weighted mean busy times on one preemptive machine with
+release dates is minimised by always working on the available job of the largest weight / w_j (Goemans, "A
+supermodular relaxation for scheduling with release dates", 1996), which one pass over events computes. The steps
+of a request are grouped into pieces, each released when its first step could start at the earliest.
+
+**A price on machine time** (tight when requests share full batches: a full batch is what throughput needs, and it
+makes every token of every sequence in it slower). Take any horizon H, price m >= 0 and slope l in [0, sqrt(base m)].
+Requests that end by H (set F) pay at least weight_i * d_s for each of their steps s of length d_s, and all steps that
+end by H take at most H - first arrival. With W and C the sums of weights and own terms of F in a step,
+d (m + W) >= base m + base W + m C + C W, and C W >= (sum sqrt(c_i w_i))^2 (Cauchy-Schwarz)
+>= 2 l sum sqrt(c_i w_i) - l^2, and base m - l^2 is divided among the sequences as above. So each step of a request
+costs at least base w_i + m c_i + 2 l sqrt(c_i w_i) + (base m - l^2) * its part of a step; call the sum A_i. Requests
+that end after H pay at least w_i (H - arrival). Hence cost >= sum_i min(A_i, max(alone_i, w_i (H - arrival_i)))
+- m (H - first arrival), for every H, m and l.
+
+Weights 1 / output tokens give the mean per-token latency, weights 1 the mean E2E latency.
 """
 
 from __future__ import annotations
@@ -43,11 +54,17 @@ class Work:
         share: machine time that the piece takes at least.
         start: least time from arrival to the piece's first step.
         delay: per request, D_j: share-weighted least time from a share to the request's end.
+        steps: how many steps the piece takes at least.
+        own: own terms of the piece's steps.
+        root: at least the sum over the piece's steps of the square root of the own terms.
     """
 
     share: Floats
     start: Floats
     delay: Floats
+    steps: Floats
+    own: Floats
+    root: Floats
 
 
 def lower_bound_ms(
@@ -71,6 +88,7 @@ def lower_bound_ms(
         work = _work(prompt_tokens, output_tokens, engine, split, shared_prefixes)
         busy = _least_busy(arrival_s, work, weights)
         bounds.append(busy + float(np.sum(weights * (work.delay - arrival_s))))
+        bounds.append(_priced(arrival_s, work, weights, engine))
     return max(bounds) / len(arrival_s) * 1e3
 
 
@@ -123,7 +141,38 @@ def _work(
     inside = np.column_stack([np.zeros_like(p), least_share * least_step * count * (count - 1) / 2])
     weight = share.sum(axis=1)
     delay = ((share * after).sum(axis=1) + inside.sum(axis=1)) / weight
-    return Work(share, done - alone, np.maximum(delay, 0.0))
+    least_own = st.decode_seq_s + st.kv_token_s * (p[:, None] + first)
+    return Work(
+        share,
+        done - alone,
+        np.maximum(delay, 0.0),
+        steps=np.column_stack([steps, count]),
+        own=np.column_stack([own, fixed]),
+        root=np.column_stack([np.sqrt(own), count * np.sqrt(least_own)]),
+    )
+
+
+def _priced(arrival_s: Floats, work: Work, weights: Floats, engine: EngineConfig) -> float:
+    """The best bound of the price relaxation over a grid of horizons, prices and slopes, as a sum over requests."""
+    base = engine.step_time.base_s
+    steps, own, root = (x.sum(axis=1) for x in (work.steps, work.own, work.root))
+    part = (work.share.sum(axis=1) - own) / base if base > 0 else np.zeros_like(own)
+    alone = weights * (base * steps + own)
+    first, last = float(arrival_s[0]), float(arrival_s[-1])
+    best = float(np.sum(alone))
+    typical = float(np.sum(weights * steps) / np.sum(steps)) * engine.max_num_seqs
+    for horizon in first + (last - first) * np.array([0.25, 0.5, 0.75, 1.0, 1.25]):
+        late = np.maximum(alone, weights * (horizon - arrival_s))
+        for price in typical * np.geomspace(0.02, 5.0, 14):
+            for slope in np.sqrt(base * price) * np.array([0.0, 0.25, 0.5, 0.75, 1.0]):
+                early = (
+                    alone
+                    + price * own
+                    + 2 * slope * np.sqrt(weights) * root
+                    + (base * price - slope**2) * part
+                )
+                best = max(best, float(np.sum(np.minimum(early, late))) - price * (horizon - first))
+    return best
 
 
 def _least_busy(arrival_s: Floats, work: Work, weights: Floats) -> float:

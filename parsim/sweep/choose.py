@@ -25,6 +25,7 @@ CONFIGURATION = (
 """The columns of results that make a configuration; replicates of one differ in the seed alone."""
 NOT_RUNNABLE = ("oracle", "hrrn")
 """Policies that need the true response length: bounds to compare with, never a recommendation."""
+EQUAL = 0.02
 _CONSTRAINT = re.compile(r"\s*([A-Za-z0-9_]+)\s*(<=|>=)\s*([-+0-9.eE]+)\s*")
 
 
@@ -95,7 +96,8 @@ class Decision:
 def decide(results: pl.DataFrame, objective: str, constraints: Sequence[Constraint], load: float) -> Decision:
     """The best runnable configuration at `load` among the studies main, guard and search.
 
-    The objective is compared as the mean over seeds. Ties go to the simpler policy: FCFS first.
+    The objective is compared as the mean over seeds. Among those within `EQUAL` of the best, the one that changes the
+    fewest settings is chosen: a difference that no operator can see is not worth a setting.
     """
     better_low = METRICS[objective].better == "lower"
     metrics = sorted(
@@ -117,11 +119,22 @@ def decide(results: pl.DataFrame, objective: str, constraints: Sequence[Constrai
         raise UserError(f"no policy that an engine can run was measured at load {load:g}; add fcfs or pars")
     excess = [c.excess().clip(lower_bound=0.0).fill_nan(float("inf")) for c in constraints]
     total = pl.sum_horizontal(excess) if excess else pl.lit(0.0)
-    ranked = means.with_columns(excess=total, simple=pl.col("policy") != "fcfs").with_columns(
+    ranked = means.with_columns(excess=total, changes=_changes(results)).with_columns(
         feasible=pl.col("excess") <= 0
     )
-    ranked = ranked.sort(
-        "excess", objective, "simple", descending=[False, not better_low, False], maintain_order=True
+    least = pl.col("excess").min() + 1e-9
+    best = (
+        pl.col(objective).filter(pl.col("excess") <= least).min()
+        if better_low
+        else pl.col(objective).filter(pl.col("excess") <= least).max()
+    )
+    close = (pl.col(objective) / best - 1).abs() <= EQUAL
+    ranked = ranked.with_columns(close=close & (pl.col("excess") <= least)).sort(
+        pl.col("close").not_(),
+        "excess",
+        pl.when("close").then("changes").otherwise(0),
+        pl.col(objective) if better_low else -pl.col(objective),
+        maintain_order=True,
     )
     ranked = ranked.with_columns(front=_front(ranked, objective, "p99_e2el_ms"))
     row = ranked.row(0, named=True)
@@ -134,8 +147,22 @@ def decide(results: pl.DataFrame, objective: str, constraints: Sequence[Constrai
         row,
         not violated,
         violated,
-        ranked.drop("simple").select(*CONFIGURATION, *metrics, "feasible", "excess", "front"),
+        ranked.select(*CONFIGURATION, *metrics, "feasible", "excess", "front"),
     )
+
+
+def _changes(results: pl.DataFrame) -> pl.Expr:
+    """How many settings a row changes from the sweep's own under FCFS; a ranked policy's default guard is free."""
+    own = results.filter(pl.col("study") == "main").row(0, named=True)
+    same = [pl.col(c) == own[c] for c in ("num_gpu_blocks", "max_num_seqs", "max_num_batched_tokens")]
+    guard = pl.col("starvation_threshold_s")
+    defaults = [
+        pl.col("policy") == "fcfs",
+        pl.col("victim") == "last",
+        guard.is_null() | (guard == 120.0),
+        *same,
+    ]
+    return pl.sum_horizontal(~e for e in defaults)
 
 
 def _front(frame: pl.DataFrame, objective: str, second: str) -> pl.Series:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 MAP_LOADS = 7
 STUDY_SEEDS = 2
+BUSY = 1.15
+"""The bundled trace's verdict is about this share of the capacity: a busy hour."""
 
 
 def run_sweep(
@@ -70,7 +72,7 @@ def run_sweep(
     model = engine.name if "/" in engine.name else "MODEL"
     facts["command"] = serve_command(model, policy, engine)
     facts["decision"] = {
-        "row": {k: v for k, v in decision.row.items() if k not in ("simple",)},
+        "row": decision.row,
         "feasible": decision.feasible,
         "violated": list(decision.violated),
     }
@@ -92,13 +94,15 @@ def sustained_rps(saturated: Outcome) -> float:
 def choose_loads(spec: SweepSpec, capacity_rps: float, workload: Workload) -> tuple[tuple[float, ...], float]:
     """The loads of the sweep, and the one that the verdict is about.
 
-    The verdict is about `focus_load`, else about load 1, the trace's own rate, else about the load nearest to it.
+    The verdict is about `focus_load`; else about load 1, the trace's own rate, or the load nearest to it. The
+    bundled trace is no one's traffic: its verdict is about the load a little above what the engine sustains.
     """
     automatic = plan.automatic_loads(capacity_rps, workload.rate_rps)
     loads = set(automatic if spec.loads == "auto" else spec.loads)
     focus = spec.focus_load
     if focus is None:
-        focus = 1.0 if spec.loads == "auto" else min(loads, key=lambda load: (abs(load - 1), load))
+        wanted = BUSY * capacity_rps / workload.rate_rps if spec.trace.bundled else 1.0
+        focus = min(loads, key=lambda load: (abs(load - wanted), load))
     return tuple(sorted(loads | {focus})), focus
 
 

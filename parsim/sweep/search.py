@@ -48,8 +48,8 @@ def search(
     sampler = optuna.samplers.TPESampler(seed=0, n_startup_trials=2 * BATCH)
     direction = "minimize" if METRICS[objective].better == "lower" else "maximize"
     study = optuna.create_study(sampler=sampler, direction=direction)
-    for policy in policies.values():
-        study.enqueue_trial(_start(policy, grid))
+    for start in starts(policies, grid):
+        study.enqueue_trial(start)
     runs: list[tuple[Point, Outcome]] = []
     for batch in range(0, trials, BATCH):
         asked = [study.ask() for _ in range(min(BATCH, trials - batch))]
@@ -75,6 +75,16 @@ def search(
 def _excess(constraint: Constraint, value: float) -> float:
     over = value - constraint.bound if constraint.sense == "<=" else constraint.bound - value
     return over if np.isfinite(over) else 1e12
+
+
+def starts(policies: dict[str, Policy], grid: Grid) -> list[dict[str, object]]:
+    """The first trials: the best-ranked policy and FCFS with four times the sequences (the cure that needs no
+    ranking where slots are short), then every policy with the sweep's own settings."""
+    more = {"max_num_seqs": grid.engine.max_num_seqs * 4}
+    more["max_num_batched_tokens"] = max(grid.engine.max_num_batched_tokens, more["max_num_seqs"])
+    own = [_start(policy, grid) for policy in policies.values()]
+    wide = [name for name in ("fcfs", grid.candidate.name if grid.candidate else "") if name in policies]
+    return [{**_start(policies[name], grid), **more} for name in wide] + own
 
 
 def _start(policy: Policy, grid: Grid) -> dict[str, object]:

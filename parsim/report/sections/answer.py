@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 from parsim.report.page import Prose, Section, Verdict, figure
-from parsim.report.verdict import (
-    display,
-    headline,
-    judge,
-    mean_of,
-    seconds_words,
-    sentences,
-)
+from parsim.report.phrases import display, seconds_words
+from parsim.report.verdict import judge, mean_of
+from parsim.report.words import headline, sentences
 from parsim.sweep.results import Results
 
 

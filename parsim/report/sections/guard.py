@@ -6,8 +6,9 @@ import polars as pl
 
 from parsim.report import charts
 from parsim.report.page import Block, Chart, Column, Columns, Prose, Section, Table
+from parsim.report.phrases import display
 from parsim.report.sections.latency import labels, legend
-from parsim.report.verdict import HEADLINE, display
+from parsim.report.verdict import HEADLINE
 from parsim.sweep.results import Results
 
 

@@ -7,7 +7,8 @@ import polars as pl
 from parsim.metrics import METRICS
 from parsim.report import charts
 from parsim.report.page import Chart, Column, Columns, Section, Table
-from parsim.report.verdict import base_rows, display, gain
+from parsim.report.phrases import display
+from parsim.report.verdict import base_rows, gain
 from parsim.sweep.results import Results
 
 SHOWN = (

@@ -6,8 +6,9 @@ import polars as pl
 
 from parsim.report import charts
 from parsim.report.page import Block, Chart, Column, Prose, Section, Table, figure
+from parsim.report.phrases import display
 from parsim.report.sections.latency import labels
-from parsim.report.verdict import HEADLINE, base_rows, display, gain
+from parsim.report.verdict import HEADLINE, base_rows, gain
 from parsim.sweep.results import Results
 
 KINDS = {

@@ -8,7 +8,8 @@ import polars as pl
 
 from parsim.report import charts
 from parsim.report.page import Chart, Columns, Prose, Section
-from parsim.report.verdict import HEADLINE, display
+from parsim.report.phrases import display
+from parsim.report.verdict import HEADLINE
 from parsim.sweep.results import Results
 
 

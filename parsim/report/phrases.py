@@ -1,0 +1,86 @@
+"""Numbers and names as people say them; every number carries what it is."""
+
+from __future__ import annotations
+
+from markupsafe import Markup
+
+from parsim.report.page import figure, number
+from parsim.report.verdict import HEADLINE, Judgement, mean_of
+from parsim.sweep.interval import Interval
+from parsim.sweep.results import Results
+
+NAMES = {
+    "fcfs": "FCFS",
+    "oracle": "Oracle SJF",
+    "pars": "PARS",
+    "pars-cross": "PARS-cross",
+    "pars-plus": "PARS-plus",
+}
+METRIC_WORDS = {
+    "p99_e2el_ms": "p99 latency",
+    "p99_ttft_ms": "p99 time to first token",
+    "p99_per_token_latency_ms": "p99 latency per token",
+}
+
+
+def display(results: Results, policy: str) -> str:
+    """The policy's label as people say it: emulated predictors always say so."""
+    facts = results.facts["policies"].get(policy)
+    label: str = facts["label"] if facts else policy
+    return label.replace(policy, NAMES.get(policy, policy), 1)
+
+
+def times(value: float) -> str:
+    return f"{figure(value)}x"
+
+
+def rate_number(results: Results, load: float) -> Markup:
+    rate = load * results.facts["trace"]["rate_rps"]
+    return number(rate, figure(rate), "rate", load=load)
+
+
+def share_number(results: Results, load: float) -> Markup:
+    share = load * results.facts["trace"]["rate_rps"] / results.facts["capacity_rps"]
+    return number(share, f"{share:.0%}", "share of capacity", load=load)
+
+
+def gain_number(interval: Interval, policy: str, load: float, metric: str = HEADLINE) -> Markup:
+    return number(interval.value, times(interval.value), "gain", policy=policy, load=load, metric=metric)
+
+
+def tail_number(j: Judgement, metric: str) -> Markup:
+    """How much longer the policy's tail is than FCFS's."""
+    value = j.tails[metric].value
+    return number(value, times(value), "cost", policy=j.policy, load=j.load, metric=metric)
+
+
+def interval_words(interval: Interval, results: Results, what: str, **facts: object) -> Markup:
+    """` (95% interval a to b ...)`, or that there is none."""
+    if not interval.known:
+        return Markup(" (one run: no interval)")
+    how = (
+        f"{len(results.facts['seeds'])} paired seeds"
+        if results.facts["trace"]["redrawn"]
+        else "block bootstrap"
+    )
+    return Markup(" (95% interval {} to {}, {})").format(
+        number(interval.low, times(interval.low), f"{what}-low", **facts),
+        number(interval.high, times(interval.high), f"{what}-high", **facts),
+        how,
+    )
+
+
+def metric_number(results: Results, policy: str, load: float, metric: str, unit: str) -> Markup:
+    """A metric's mean in a sentence, in seconds or as it is."""
+    value = mean_of(results, policy, load, metric)
+    shown = seconds_words(value / 1e3) if metric.endswith("_ms") else f"{figure(value)} {unit}".strip()
+    return number(value, shown, "mean", policy=policy, load=load, metric=metric)
+
+
+def seconds_words(seconds: float) -> str:
+    """Seconds as people say them: ms below one second, minutes above two."""
+    if seconds != seconds:
+        return "-"
+    if abs(seconds) < 1:
+        return f"{figure(seconds * 1e3)} ms"
+    return f"{figure(seconds)} s" if abs(seconds) < 120 else f"{figure(seconds / 60)} min"

@@ -1,0 +1,130 @@
+"""Sweep files: what they mean, and how errors in them are told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from parsim.sweep.options import apply_options
+from parsim.sweep.plan import automatic_loads, main_points, resolve
+from parsim.sweep.spec import dump_spec, parse_spec, read_spec
+from traces import Trace, bundled_trace
+from traces.errors import UserError
+
+
+def bare_trace() -> Trace:
+    """The bundled trace without any score."""
+    trace = bundled_trace()
+    return Trace(trace.frame.drop([f"score.{name}" for name in trace.score_names]), trace.metadata)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("polices: [fcfs]", "did you mean 'policies'"),
+        ("trace: {pth: x.csv}", "did you mean 'path'"),
+        ("trace: {path: x.csv, bundled: true}", "exactly one of"),
+        ("loads: [1, -2]", "positive"),
+        ("seeds: []", "at least one"),
+        ("seeds: [1, 1]", "twice"),
+        ("studies: [maps]", "studies"),
+        ("name: ../up", "name"),
+        ("- 1", "expected fields"),
+        ("a: [", "line 2: not valid YAML"),
+        ("slo: {ttfb: 3}", "slo"),
+    ],
+)
+def test_a_wrong_field_is_one_clear_line(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "s.yaml"
+    file.write_text(text + "\n")
+    with pytest.raises(UserError) as error:
+        read_spec(file)
+    assert said in str(error.value)
+    assert str(file) in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_folder_or_a_missing_file_is_told(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "none.yaml"):
+        with pytest.raises(UserError, match="cannot be read as a sweep file"):
+            read_spec(path)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"policies": ["parss"]}, "did you mean 'pars'"),
+        ({"set": {"max_num_seq": 3}}, "did you mean 'max_num_seqs'"),
+        ({"engine": "llama-3.1-8b-a100"}, "did you mean"),
+        ({"emulate": {"par": 0.5}}, "did you mean 'pars'"),
+        ({"emulate": {"pars": 1.5}}, "between -1 and 1"),
+        ({"set": {"max_num_seqs": [8, -1]}}, "max_num_seqs"),
+    ],
+)
+def test_what_the_sweep_asks_for_must_exist(fields: dict[str, object], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        resolve(parse_spec(fields, "s.yaml"), bare_trace())
+
+
+def test_the_resolved_file_reads_back_as_itself(tmp_path: Path) -> None:
+    spec = parse_spec({"name": "a", "seeds": 3, "set": {"max_num_seqs": [8, 16]}, "slo": {"ttft": 100}}, "x")
+    file = tmp_path / "resolved.yaml"
+    file.write_text(dump_spec(spec))
+    assert read_spec(file) == spec
+
+
+def test_options_replace_fields_of_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("loads: [1, 2]\nset: {max_num_seqs: 8}\n")
+    spec = apply_options(
+        file, loads="0.5", set=["block_size=16,32"], slo=["ttft:100 tpot:20"], trace="a/b c.csv"
+    )
+    assert spec.name == "mine"
+    assert spec.loads == (0.5,)
+    assert spec.set == {"max_num_seqs": 8, "block_size": [16, 32]}
+    assert spec.limits == {"ttft": 100.0, "tpot": 20.0}
+    assert apply_options(None, trace="a/b c.csv").name == "b-c"
+    with pytest.raises(UserError, match="KEY=VALUE"):
+        apply_options(None, set=["max_num_seqs"])
+
+
+def test_lists_make_a_grid_and_the_first_values_are_the_base() -> None:
+    fields = {
+        "set": {"max_num_seqs": [8, 16], "num_gpu_blocks": 500, "block_size": [16, 32]},
+        "policies": ["fcfs", "oracle"],
+        "starvation_threshold_s": [30, None],
+        "victim": ["last", "worst"],
+    }
+    grid = resolve(parse_spec(fields, "x"), bare_trace())
+    assert [changed for changed, _ in grid.engines] == [
+        {"max_num_seqs": s, "block_size": b} for s in (8, 16) for b in (16, 32)
+    ]
+    assert all(engine.num_gpu_blocks == 500 for _, engine in grid.engines)
+    assert [(p.name, p.starvation_threshold_s, p.victim) for p in grid.policies] == [
+        ("fcfs", None, "last"),
+        ("fcfs", None, "worst"),
+        ("oracle", 30, "last"),
+        ("oracle", 30, "worst"),
+        ("oracle", None, "last"),
+        ("oracle", None, "worst"),
+    ]
+    assert grid.base["oracle"].starvation_threshold_s == 30
+    points = main_points(grid, [1.0, 2.0], [0, 1, 2])
+    assert len(points) == 4 * 6 * 2 * 3
+    assert len({point.key("trace", {}) for point in points}) == len(points)
+
+
+def test_a_missing_score_is_emulated_and_says_so() -> None:
+    grid = resolve(parse_spec({"policies": ["fcfs", "pars"], "emulate": {"pars": 0.4}}, "x"), bare_trace())
+    assert grid.emulated == {"pars": 0.4}
+    assert grid.base["pars"].label == "pars (emulated, tau 0.40)"
+    assert set(resolve(parse_spec({}, "x"), bare_trace()).emulated) == {"pointwise", "listwise", "pars"}
+
+
+def test_automatic_loads_span_idle_to_overload_and_hold_the_traces_own() -> None:
+    loads = automatic_loads(capacity_rps=20.0, rate_rps=10.0)
+    assert loads == tuple(sorted(loads))
+    assert loads[0] == 1.0 or loads[0] < 1.0
+    assert 1.0 in loads
+    assert min(loads) * 10 <= 0.5 * 20 and max(loads) * 10 >= 1.5 * 20
