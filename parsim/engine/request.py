@@ -35,6 +35,7 @@ class EngineRequest(WaitingRequest):
         prompt_tokens, output_tokens: its lengths.
         prefix: ids of its shareable blocks, front first (see `prefix_cache`); empty if nothing is shared.
         state: waiting, prefill, decode, done.
+        place: its number in the order of admissions; running requests are served and freed in this order.
         generated: response tokens sampled up to the last (re)admission or preemption.
         computed: tokens in the KV cache while it prefills.
         blocks: blocks held while it prefills.
@@ -69,6 +70,7 @@ class EngineRequest(WaitingRequest):
         "kept",
         "last_step",
         "output_tokens",
+        "place",
         "preemptions",
         "prefix",
         "prompt_tokens",
@@ -103,6 +105,7 @@ class EngineRequest(WaitingRequest):
         self.output_tokens = output_tokens
         self.prefix = prefix
         self.state = State.WAITING
+        self.place = -1
         self.generated = 0
         self.computed = 0
         self.blocks = 0
