@@ -130,5 +130,5 @@ class EngineRequest(WaitingRequest):
         self.admissions = 0
 
 
-_NONE: list = []  # type: ignore[type-arg]
+_NONE: list = []
 """Stands for 'no blocks'; never appended to (see `prefix_cache`)."""
