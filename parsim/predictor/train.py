@@ -167,6 +167,8 @@ class _Loop:
             group["lr"] = recipe.rate * self._schedule()
         loss = self._pair_loss(rows) if self.pairs is not None else self._batch_loss(rows)
         if not torch.isfinite(loss):
+            if self.state_file is not None:
+                self.state_file.unlink(missing_ok=True)
             raise UserError(
                 f"loss is {loss.item()} at step {self.step + 1} (epoch {epoch + 1}), learning rate"
                 f" {recipe.rate:g}: lower it, or compute in 32 bits (--precision fp32); nothing was written"
