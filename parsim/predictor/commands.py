@@ -128,7 +128,8 @@ def evaluate_command(
 def measure(
     scores: npt.NDArray[np.float64], labelled: Labelled, corpus: Corpus, models: Sequence[str]
 ) -> dict[str, Any]:
-    """tau_b overall, by data set and by model; baselines; ceiling; pair accuracy; calibration. Plain values."""
+    """tau_b overall, by data set and by model; baselines; ceiling; pair accuracy; calibration. Plain values.
+    """
     from parsim.predictor.baselines import prompt_length
     from parsim.predictor.evaluate import (
         calibration,

@@ -20,6 +20,7 @@ import polars as pl
 from parsim.predictor.baselines import prompt_length, tfidf_ridge
 from parsim.predictor.comparison import Comparison, DataSet, Variant
 from parsim.predictor.corpus import Corpus, Labelled, read_corpus
+from parsim.predictor.encoder import MissingEncoder
 from parsim.predictor.recipe import Recipe
 from parsim.predictor.split import Split, split
 from parsim.predictor.table import judge, markdown
@@ -62,7 +63,8 @@ def run_comparison(
         seeds, spread (largest less smallest over seeds), training prompts, cpu_s and wall_s a run.
 
     Raises:
-        UserError: a file, a model or a variant that is not there.
+        UserError: a file, a model or a variant that is not there. A variant whose encoder cannot be had is
+            left out.
     """
     rows: list[dict[str, Any]] = []
     for spec in comparison.datasets:
@@ -72,10 +74,13 @@ def run_comparison(
         scores: dict[str, list[Floats]] = {}
         facts: dict[str, list[dict[str, Any]]] = {}
         for variant in _variants(comparison, spec):
-            for seed in variant.seeds or comparison.seeds:
-                found, fact = _one_run(comparison, job, variant, seed, out / "runs", say, progress)
-                scores.setdefault(variant.name, []).append(found)
-                facts.setdefault(variant.name, []).append(fact)
+            try:
+                for seed in variant.seeds or comparison.seeds:
+                    found, fact = _one_run(comparison, job, variant, seed, out / "runs", say, progress)
+                    scores.setdefault(variant.name, []).append(found)
+                    facts.setdefault(variant.name, []).append(fact)
+            except MissingEncoder as error:
+                say(f"  left out: {error}")
         training = job.data.take(job.parts.train)
         scores["prompt length"] = [prompt_length(prompts)]
         scores["TF-IDF + ridge"] = [tfidf_ridge(training.prompts, training.lengths, prompts)]

@@ -20,6 +20,10 @@ MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9d
 MINILM_LICENCE = "Apache-2.0"
 
 
+class MissingEncoder(UserError):
+    """The encoder is neither on the hub, as far as that can be reached, nor in a folder, nor installed."""
+
+
 @dataclass(frozen=True)
 class Encoder:
     """A loaded encoder.
@@ -96,7 +100,7 @@ def _load(where: str, name: str, *, source: str, folder: Path | None) -> Encoder
         attention = {} if torch.cuda.is_available() else {"attn_implementation": "eager"}
         model = transformers.AutoModel.from_pretrained(where, dtype=torch.float32, **attention)
     except (OSError, ValueError, KeyError) as error:
-        raise UserError(_missing(name, folder, error)) from error
+        raise MissingEncoder(_missing(name, folder, error)) from error
     weights = folder / "model.safetensors" if folder else None
     sha256 = _sha256(weights) if weights and weights.is_file() else ""
     return Encoder(name=name, source=source, sha256=sha256, tokenizer=tokenizer, model=model)

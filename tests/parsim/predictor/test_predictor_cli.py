@@ -99,6 +99,11 @@ def test_compare_resumes_and_writes_the_table(
 name: small
 seeds: [1, 2]
 recipe: {{encoder: {tiny_encoder}, epochs: 2, batch_size: 32, learning_rate: 3.0e-3, max_length: 16, precision: fp32}}
+variants:
+  - {{name: pairwise, recipe: {{objective: pairwise}}}}
+  - {{name: pointwise, recipe: {{objective: pointwise}}}}
+  - {{name: listwise, recipe: {{objective: listwise}}}}
+  - {{name: elsewhere, recipe: {{encoder: no-such/encoder}}}}
 datasets:
   - {{name: made up, file: corpus.jsonl, limit: 120, test_share: 0.3}}
 """
@@ -108,6 +113,7 @@ datasets:
     methods = set(table["method"])
     assert {"pairwise", "pointwise", "listwise", "prompt length", "TF-IDF + ridge"} < methods
     assert any("noise ceiling: unknown" in method for method in methods)
+    assert "elsewhere" not in methods
     assert set(table["training_prompts"]) == {120} and set(table["test_prompts"]) == {72}
     trained = table.filter(pl.col("seeds") > 0)
     assert trained["seeds"].to_list() == [2, 2, 2]
