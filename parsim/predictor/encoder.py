@@ -50,8 +50,8 @@ def load_encoder(name: str = DEFAULT_ENCODER) -> Encoder:
     recorded sha256 (no network), otherwise from the hub.
 
     Raises:
-        UserError: it is nowhere to be had (names both ways to get one), it cannot be read, the packaged
-            weights are not the recorded ones, or torch and transformers are not installed.
+        MissingEncoder: it is nowhere to be had (names both ways to get one), or cannot be read.
+        UserError: the packaged weights are not the recorded ones, or torch or transformers is not installed.
     """
     _require_libraries()
     if name in (DEFAULT_ENCODER, MINILM_HUB_NAME):

@@ -11,6 +11,8 @@ import typer
 from typer.testing import CliRunner
 
 from parsim.predictor.cli import register
+from parsim.predictor.encoder import MissingEncoder
+from parsim.predictor.recipe import Recipe
 from traces.errors import UserError
 
 pytestmark = pytest.mark.predictor
@@ -121,8 +123,9 @@ datasets:
     assert "| pairwise |" in out and "### made up" in out
     assert len(list((tmp_path / "out" / "runs").glob("*.json"))) == 6
 
-    def no_training(*_: object, **__: object) -> None:
-        raise AssertionError("trained again")
+    def no_training(_: object, __: object, recipe: Recipe, **___: object) -> None:
+        assert recipe.encoder == "no-such/encoder", "trained again"
+        raise MissingEncoder("not here")
 
     monkeypatch.setattr("parsim.predictor.fit.fit", no_training)
     run("compare", spec, "--out", tmp_path / "out", "-q")
