@@ -80,6 +80,7 @@ class BatchFormer:
         self.decoding = Decoding(config.block_size)
         self.settled = False
         self.preemptions = 0
+        self._admissions = 0
         self._block_size = config.block_size
         self._max_num_seqs = config.max_num_seqs
         self._reserve_full = config.scheduler_reserve_full_isl
@@ -237,6 +238,8 @@ class BatchFormer:
             queue.pop()
             running[request] = None
             request.state = State.PREFILL
+            request.place = self._admissions
+            self._admissions += 1
             if request.first_scheduled_s < 0:
                 request.first_scheduled_s = batch.formed_s
                 request.cached_tokens = cached

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
+from operator import attrgetter
 from typing import Protocol
 
 import simpy
@@ -14,6 +15,7 @@ from parsim.scheduler.policy import Policy
 from parsim.scheduler.queue import RankedQueue
 
 FOREVER = float("inf")
+_BY_PLACE = attrgetter("place")
 
 
 class StepObserver(Protocol):
@@ -148,7 +150,10 @@ class Engine:
             if request.first_token_s < 0 and request.state is not State.DONE:
                 request.first_token_s = self.now
         former, step = self.former, batch.step
-        for request in former.decoding.ending.pop(step, ()):
+        ending = former.decoding.ending.pop(step, [])
+        if len(ending) > 1:
+            ending.sort(key=_BY_PLACE)
+        for request in ending:
             if request.last_step != step or request.state is State.DONE:
                 continue
             request.finish_s = self.now
