@@ -20,11 +20,12 @@ of a request are grouped into pieces, each released when its first step could st
 makes every token of every sequence in it slower). Take any horizon H, price m >= 0 and slope l in [0, sqrt(base m)].
 Requests that end by H (set F) pay at least weight_i * d_s for each of their steps s of length d_s, and all steps that
 end by H take at most H - first arrival. With W and C the sums of weights and own terms of F in a step,
-d (m + W) >= base m + base W + m C + C W, and C W >= (sum sqrt(c_i w_i))^2 (Cauchy-Schwarz)
->= 2 l sum sqrt(c_i w_i) - l^2, and base m - l^2 is divided among the sequences as above. So each step of a request
-costs at least base w_i + m c_i + 2 l sqrt(c_i w_i) + (base m - l^2) * its part of a step; call the sum A_i. Requests
-that end after H pay at least w_i (H - arrival). Hence cost >= sum_i min(A_i, max(alone_i, w_i (H - arrival_i)))
-- m (H - first arrival), for every H, m and l.
+d (m + W) >= base m + base W + m C + C W. Here C W >= sum c_i w_i, and also C W >= (sum sqrt(c_i w_i))^2
+>= 2 l sum sqrt(c_i w_i) - l^2 (Cauchy-Schwarz); base m - l^2 is divided among the sequences as above. So each step
+of a request costs at least base w_i + m c_i + 2 l sqrt(c_i w_i) + (base m - l^2) * its part of a step (or, for l = 0,
+with c_i w_i in place of the root); call the sum over its steps A_i. Requests that end after H pay at least
+w_i (H - arrival). Hence cost >= sum_i min(A_i, max(alone_i, w_i (H - arrival_i))) - m (H - first arrival), for every
+H, m and l.
 
 Weights 1 / output tokens give the mean per-token latency, weights 1 the mean E2E latency.
 """
@@ -164,13 +165,11 @@ def _priced(arrival_s: Floats, work: Work, weights: Floats, engine: EngineConfig
     for horizon in first + (last - first) * np.array([0.25, 0.5, 0.75, 1.0, 1.25]):
         late = np.maximum(alone, weights * (horizon - arrival_s))
         for price in typical * np.geomspace(0.02, 5.0, 14):
-            for slope in np.sqrt(base * price) * np.array([0.0, 0.25, 0.5, 0.75, 1.0]):
-                early = (
-                    alone
-                    + price * own
-                    + 2 * slope * np.sqrt(weights) * root
-                    + (base * price - slope**2) * part
-                )
+            paid = weights * base * steps + price * own
+            early = paid + weights * own + base * price * part
+            best = max(best, float(np.sum(np.minimum(early, late))) - price * (horizon - first))
+            for slope in np.sqrt(base * price) * np.array([0.25, 0.5, 0.75, 1.0]):
+                early = paid + 2 * slope * np.sqrt(weights) * root + (base * price - slope**2) * part
                 best = max(best, float(np.sum(np.minimum(early, late))) - price * (horizon - first))
     return best
 

@@ -113,12 +113,12 @@ def test_below_the_best_of_all_schedules_of_random_cases(
     check(sorted(requests), seqs, tokens, blocks, per_token)
 
 
-def test_alone_on_the_engine_the_bound_is_nearly_the_latency() -> None:
+def test_alone_on_the_engine_the_bound_is_the_latency() -> None:
     config = engine(1, 64, 64)
     arrival, prompt, output = np.array([0.0]), np.array([4]), np.array([40])
     alone = STEP.seconds(4, 0, 0, 10) + sum(STEP.seconds(0, 1, 4 + k, 0) for k in range(39))
     bound = lower_bound_ms(arrival, prompt, output, np.ones(1), config, False) / 1e3
-    assert 0.85 * alone <= bound <= alone
+    assert bound == pytest.approx(alone)  # the price relaxation at price 0 is exact here
 
 
 def test_below_every_policy_of_the_simulator() -> None:
@@ -132,4 +132,4 @@ def test_below_every_policy_of_the_simulator() -> None:
         bound = lower_bound_ms(arrival / load, prompt, output, 1 / output, config, False)
         real = float(np.mean(e2el / output) * 1e3)
         assert bound <= real
-        assert bound >= 0.2 * real or policy == "fcfs"
+        assert bound >= 0.25 * real or policy == "fcfs"
