@@ -40,11 +40,12 @@ SHOWN = (
 
 def register(app: typer.Typer) -> None:
     """Add the commands to an application."""
-    app.command("simulate")(simulate_command)
+    app.command("simulate", context_settings={"allow_extra_args": True})(simulate_command)
     app.command("policies")(policies_command)
 
 
 def simulate_command(
+    context: typer.Context,
     trace: Annotated[str, typer.Argument(help="Trace file in any known format, or `bundled`.")],
     policy: Annotated[
         str, typer.Option(help="Name of a policy, or emulated(tau=T); see `policies`.")
@@ -71,7 +72,7 @@ def simulate_command(
     victim: Annotated[str | None, typer.Option(metavar="last|worst", help="Who is preempted.")] = None,
     slo: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME:MS", help="Limit for goodput: ttft, tpot or e2el in ms; repeatable."),
+        typer.Option(metavar="NAME:MS ...", help="Limits for goodput: ttft, tpot, e2el in ms."),
     ] = None,
     format_: Annotated[str | None, typer.Option("--format", help="Force the trace's format.")] = None,
     steps: Annotated[Path | None, typer.Option(help="Write one row a step to this Parquet file.")] = None,
@@ -96,7 +97,9 @@ def simulate_command(
 
     if steps_detail and steps is None:
         raise UserError("--steps-detail: needs --steps FILE to write to")
-    limits = slo_limits(slo or [])
+    if context.args and not slo:
+        raise UserError(f"unexpected argument {context.args[0]!r}; see python -m parsim simulate --help")
+    limits = slo_limits([*(slo or []), *context.args])
     chosen = chosen_policy(policy, starvation_threshold_s, victim)
     config = load_engine(engine, pairs("--set", set_ or []))
     taus = {name: _tau(name, value) for name, value in pairs("--emulate", emulate or []).items()}

@@ -61,6 +61,13 @@ def test_the_same_command_gives_the_same_bytes(trace: str, tmp_path: Path) -> No
     assert scheduled == (steps["prefill_tokens"] + steps["decode_seqs"]).sum()
 
 
+def test_limits_may_follow_one_option(trace: str) -> None:
+    """As vLLM's `--goodput ttft:MS tpot:MS`."""
+    done = run("simulate", trace, "--slo", "ttft:1", "e2el:1", "--json", *SMALL)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["request_goodput"] == 0
+
+
 def test_a_policy_without_its_scores_offers_both_ways(trace: str) -> None:
     done = run("simulate", trace, "--policy", "pars")
     assert done.returncode == 2
@@ -88,6 +95,8 @@ def test_a_long_prompt_on_a_small_engine_is_counted_and_listed(tmp_path: Path) -
         (["--set", "num_gpu_blocks"], "expected KEY=VALUE"),
         (["--load", "0"], "load"),
         (["--load", "nan"], "load"),
+        (["extra"], "unexpected argument 'extra'"),
+        (["--slo", "ttft:1", "extra"], "NAME:MS"),
         (["--slo", "ttft"], "NAME:MS"),
         (["--slo", "ttft:x"], "expected a number"),
         (["--victim", "first"], "last or worst"),
