@@ -184,7 +184,6 @@ def dial(
                 ),
                 tooltip=["label:N", alt.Tooltip("tau:Q", format=".2f"), alt.Tooltip("gain:Q", format=".3~g")],
             ),
-            alt.Chart(marks).mark_text(dy=-14, fontSize=11).encode(x=x, y=y, text="short:N"),
         ]
     return alt.layer(*layers).properties(width="container", height=HEIGHT).resolve_scale(shape="shared")
 

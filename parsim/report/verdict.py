@@ -113,13 +113,18 @@ def judge(results: Results, load: float | None = None) -> Judgement:
 
 def _answer(own: Interval, oracle: Interval | None, tails: dict[str, Interval]) -> Answer:
     if beyond_noise(own):
-        longer = [t for t in tails.values() if (t.low if t.known else t.value) > 1 and t.value > TAIL_COST]
-        return "helps the mean, hurts the tail" if longer else "helps"
+        return "helps the mean, hurts the tail" if longer(tails) else "helps"
     if (own.high if own.known else own.value) < 1 / NOTICEABLE:
         return "hurts"
     if oracle is not None and not beyond_noise(oracle):
         return "cannot help"
     return "does not help"
+
+
+def longer(tails: dict[str, Interval]) -> list[str]:
+    """The tail metrics that are longer than under FCFS beyond noise, the worst first."""
+    names = [m for m, t in tails.items() if (t.low if t.known else t.value) > 1 and t.value > TAIL_COST]
+    return sorted(names, key=lambda m: -tails[m].value)
 
 
 def queue_share(results: Results, load: float) -> float:

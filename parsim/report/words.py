@@ -18,7 +18,7 @@ from parsim.report.phrases import (
     tail_number,
     times,
 )
-from parsim.report.verdict import HEADLINE, QUEUE_SHARE, Judgement, decile_cost, mean_of, queue_share
+from parsim.report.verdict import HEADLINE, QUEUE_SHARE, Judgement, decile_cost, longer, mean_of, queue_share
 from parsim.sweep.choose import EQUAL
 from parsim.sweep.results import Results
 
@@ -36,7 +36,7 @@ def headline(j: Judgement, results: Results) -> Markup:
                 name, gained, where
             )
         case "helps the mean, hurts the tail":
-            worst = max(j.tails, key=lambda m: j.tails[m].value)
+            worst = longer(j.tails)[0]
             return Markup(
                 "{} helps the mean but hurts the tail: {} lower mean latency per token, {} longer {} {}."
             ).format(name, gained, tail_number(j, worst), METRIC_WORDS[worst], where)
@@ -174,6 +174,9 @@ def without_ranking(j: Judgement, results: Results) -> Markup:
         seqs=seqs,
         tokens=tokens,
     )
-    return Markup(
-        "Without ranking: FCFS with max_num_seqs {} and max_num_batched_tokens {} reaches {} per token."
+    text = Markup(
+        "Without ranking: FCFS with max_num_seqs {} and max_num_batched_tokens {} reaches {} per token"
     ).format(figure(seqs), figure(tokens), reached)
+    if best[HEADLINE] <= mean_of(results, j.policy, j.load, HEADLINE) * (1 + EQUAL):
+        return text + Markup(", as good as ranking and without a predictor.")
+    return text + Markup(".")

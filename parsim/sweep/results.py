@@ -18,6 +18,10 @@ from traces.atomic import replacing
 from traces.errors import UserError
 
 SETTINGS = ("num_gpu_blocks", "max_num_seqs", "max_num_batched_tokens")
+_NULLABLE = {
+    **dict.fromkeys(("emulated_tau", "reached_tau", "starvation_threshold_s", "dial_tau"), pl.Float64),
+    "dial": pl.String,
+}
 _TABLES = ("results", "groups", "bootstrap", "requests", "series")
 
 
@@ -79,7 +83,7 @@ class Results:
             with replacing(folder / f"{name}.parquet") as path:
                 getattr(self, name).write_parquet(path)
         with replacing(folder / "facts.json") as path:
-            path.write_text(json.dumps(self.facts, indent=1, sort_keys=True), encoding="utf-8")
+            path.write_text(json.dumps(self.facts, indent=1), encoding="utf-8")
 
 
 def read_results(folder: Path) -> Results:
@@ -105,7 +109,7 @@ def collect(runs: Sequence[tuple[str, Point, Outcome]], rate_rps: float, facts: 
     """Tables of the runs (study, point, outcome), in their order. `rate_rps`: arrivals a second at load 1."""
     rows = [_row(i, study, point, outcome, rate_rps) for i, (study, point, outcome) in enumerate(runs)]
     return Results(
-        results=pl.DataFrame(rows, infer_schema_length=None),
+        results=pl.DataFrame(rows, infer_schema_length=None, schema_overrides=_NULLABLE),
         groups=_groups(runs),
         bootstrap=_bootstrap(runs),
         requests=_frames(runs, "requests"),

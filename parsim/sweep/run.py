@@ -97,7 +97,8 @@ def choose_loads(spec: SweepSpec, capacity_rps: float, workload: Workload) -> tu
     The verdict is about `focus_load`; else about load 1, the trace's own rate, or the load nearest to it. The
     bundled trace is no one's traffic: its verdict is about the load a little above what the engine sustains.
     """
-    automatic = plan.automatic_loads(capacity_rps, workload.rate_rps)
+    burst = workload.first.span_s == 0  # all at once: no load changes anything
+    automatic = (1.0,) if burst else plan.automatic_loads(capacity_rps, workload.rate_rps)
     loads = set(automatic if spec.loads == "auto" else spec.loads)
     focus = spec.focus_load
     if focus is None:

@@ -38,9 +38,8 @@ class Workload:
 
     @property
     def rate_rps(self) -> float:
-        """Requests per second of the trace of the first seed at load 1."""
-        span = self.first.span_s
-        return (len(self.first) - 1) / span if span > 0 else float("nan")
+        """Requests per second of the trace of the first seed at load 1; a burst counts as one second."""
+        return (len(self.first) - 1) / max(self.first.span_s, 1.0)
 
 
 def load_trace(source: TraceSource, seed: int) -> Trace:

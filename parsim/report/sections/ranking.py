@@ -30,6 +30,7 @@ def section(results: Results) -> Section | None:
                 charts.dial(frame, predictors(results), names, "gain in mean latency per token, x"),
                 "Gain against ranking quality",
                 "Emulated rankings; diamonds: the predictors of this sweep. Dashed: no gain over FCFS.",
+                [(labels(results)[name], name) for name in predictors(results)["policy"].to_list()],
             )
         )
         blocks.append(Prose([hurts_below(frame), *tail_words(results)]))
@@ -64,9 +65,9 @@ def predictors(results: Results) -> pl.DataFrame:
         tau = chosen["reached_tau"].mean() if chosen.height else None
         if name in ("fcfs", "oracle", "hrrn") or tau is None:
             continue
-        rows.append({"label": label, "short": name, "tau": tau, "gain": gain(results, name, load).value})
+        rows.append({"label": label, "policy": name, "tau": tau, "gain": gain(results, name, load).value})
     return pl.DataFrame(
-        rows, schema={"label": pl.String, "short": pl.String, "tau": pl.Float64, "gain": pl.Float64}
+        rows, schema={"label": pl.String, "policy": pl.String, "tau": pl.Float64, "gain": pl.Float64}
     )
 
 
@@ -82,6 +83,8 @@ def hurts_below(frame: pl.DataFrame) -> str:
         return "No ranking quality gains anything here, not even the true order."
     for i in range(len(won) - 1, 0, -1):
         if won[i - 1] < 1 <= won[i]:
+            if tau[i - 1] <= 0.01:
+                return "A random order leaves the mean latency per token as it is under FCFS; every better one gains."
             cross = tau[i - 1] + (1 - won[i - 1]) / (won[i] - won[i - 1]) * (tau[i] - tau[i - 1])
             return f"Below a tau-b of about {cross:.2f} the ranking harms the mean latency per token."
     return "The gain does not rise steadily with the ranking quality here; read the chart."

@@ -1,0 +1,167 @@
+"""The verdict's words for three constructed cases, and every number in it computed again from the Parquet files."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from rich.console import Console
+from scipy import stats
+
+from parsim.report.build import write_report
+from parsim.report.verdict import judge
+from parsim.sweep.results import Results, read_results
+from parsim.sweep.run import run_sweep
+from parsim.sweep.spec import parse_spec
+
+ENGINE = {
+    "max_num_seqs": 8,
+    "max_num_batched_tokens": 512,
+    "num_gpu_blocks": 2000,
+    "max_model_len": 4096,
+    "async_scheduling": False,
+    "step_time": {"base_s": 0.02, "prefill_token_s": 0.0001, "decode_seq_s": 0.0005},
+}
+LENGTHS = {"prompt_mean": 60, "output_mean": 80, "output_cv": 1.5}
+CASES = {
+    "helps": ("burst(n=300)", 1.0),
+    "cannot help": ("poisson(rate=0.2)", 1.0),
+    "helps the mean, hurts the tail": ("poisson(rate=6)", 1.0),
+}
+
+
+@pytest.fixture(scope="module", params=list(CASES))
+def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """A finished sweep of one case: its answer and its folder."""
+    folder = tmp_path_factory.mktemp("case")
+    engine = folder / "engine.json"
+    engine.write_text(json.dumps(ENGINE))
+    arrivals, load = CASES[request.param]
+    spec = parse_spec(
+        {
+            "name": "case",
+            "trace": {"synthesize": {"arrivals": arrivals, "lengths": LENGTHS, "n": 600}},
+            "engine": str(engine),
+            "policies": ["fcfs", "pars", "oracle"],
+            "emulate": {"pars": 0.9},
+            "starvation_threshold_s": [None],
+            "loads": [load, 1.5 * load],
+            "focus_load": load,
+            "seeds": [0, 1, 2],
+            "studies": ["timeline"],
+        },
+        "case",
+    )
+    results = run_sweep(spec, folder / "out", Console(quiet=True), jobs=1)
+    write_report(folder / "out", results)
+    return request.param, folder / "out"
+
+
+def test_the_words_are_right(case: tuple[str, Path]) -> None:
+    answer, folder = case
+    results = read_results(folder)
+    assert judge(results).answer == answer
+    page = (folder / "report.html").read_text()
+    headline = html.unescape(
+        re.sub(r"<[^>]+>", "", re.search(r'<p class="headline">(.*?)</p>', page, re.S)[1])
+    )  # type: ignore[index]
+    expected = {
+        "helps": r"^PARS \(emulated, tau 0\.90\) helps: mean latency per token \d",
+        "cannot help": r"^No ordering can help at .* even Oracle SJF gains nothing beyond noise",
+        "helps the mean, hurts the tail": r"^PARS \(emulated, tau 0\.90\) helps the mean but hurts the tail: ",
+    }
+    assert re.search(expected[answer], headline)
+    assert "Emulated predictors" in page
+
+
+def recompute(folder: Path, facts: dict[str, str], focus: float) -> float:
+    """The number that a tag names, from the Parquet files alone."""
+    frame = pl.read_parquet(folder / "results.parquet").filter(pl.col("study") == "main")
+    known = json.loads((folder / "facts.json").read_text())
+    load = float(facts.get("load", focus))
+
+    def column(policy: str, metric: str) -> np.ndarray:
+        rows = frame.filter(pl.col("policy") == policy, pl.col("load") == load)
+        return rows.sort("seed")[metric].to_numpy()
+
+    def interval(ratio: np.ndarray) -> tuple[float, float, float]:
+        logs = np.log(ratio)
+        half = stats.t.ppf(0.975, len(logs) - 1) * stats.sem(logs)
+        return tuple(np.exp([logs.mean() - half, logs.mean(), logs.mean() + half]))  # type: ignore[return-value]
+
+    what = facts["number"]
+    if what in ("gain", "gain-low", "gain-high", "cost", "loss"):
+        ratio = column("fcfs", facts["metric"]) / column(facts["policy"], facts["metric"])
+        low, mid, high = interval(ratio)
+        return {"gain": mid, "gain-low": low, "gain-high": high, "cost": 1 / mid, "loss": 1 / mid}[what]
+    if what == "mean":
+        return float(column(facts["policy"], facts["metric"]).mean())
+    if what == "rate":
+        return float(frame.filter(pl.col("load") == load)["rate_rps"][0])
+    if what == "capacity":
+        return float(known["capacity_rps"])
+    if what == "share of capacity":
+        return float(frame.filter(pl.col("load") == load)["rate_rps"][0]) / known["capacity_rps"]
+    if what == "peak kv usage":
+        series = pl.read_parquet(folder / "series.parquet").filter(
+            pl.col("policy") == "fcfs", pl.col("waiting") > 0
+        )
+        return float(series["kv_usage"].max())  # type: ignore[arg-type]
+    if what in ("decile-cost", "decile-gain"):
+        groups = pl.read_parquet(folder / "groups.parquet").join(frame, on="row")
+        groups = groups.filter(
+            pl.col("kind") == "decile", pl.col("group") == facts["decile"], pl.col("load") == load
+        )
+        of = {
+            p: groups.filter(pl.col("policy") == p)["mean_e2el_ms"].mean() for p in ("fcfs", facts["policy"])
+        }
+        ratio = of[facts["policy"]] / of["fcfs"]  # type: ignore[operator]
+        return ratio if what == "decile-cost" else 1 / ratio
+    raise AssertionError(f"a number that this test cannot compute: {facts}")
+
+
+def test_every_number_in_the_verdict_comes_from_the_parquet(case: tuple[str, Path]) -> None:
+    _, folder = case
+    page = (folder / "report.html").read_text()
+    box = page[page.index('<div class="verdict') : page.index("<dl>")]
+    tags = re.findall(r'<b class="num"([^>]*)>([^<]+)</b>', box)
+    assert len(tags) >= 8
+    focus = json.loads((folder / "facts.json").read_text())["focus_load"]
+    for attributes, shown in tags:
+        facts = dict(re.findall(r'data-([\w-]+)="([^"]*)"', html.unescape(attributes)))
+        expected = recompute(folder, facts, focus)
+        assert float(facts["value"]) == pytest.approx(expected, rel=1e-9), facts
+        assert shown_value(html.unescape(shown)) == pytest.approx(
+            in_unit(expected, facts, shown), rel=6e-3, abs=0.5 if shown.endswith("%") else 0
+        ), facts
+    bare = re.sub(r'<b class="num".*?</b>', "", box)
+    sentences = re.findall(r"<p>(.*?)</p>", bare, re.S)
+    assert sentences and not any("%" in s.replace("95% interval", "") for s in sentences)
+
+
+def shown_value(text: str) -> float:
+    return float(re.sub(r"[^0-9.]", "", text))
+
+
+def in_unit(value: float, facts: dict[str, str], shown: str) -> float:
+    """`value` in the unit in which it is shown."""
+    if shown.endswith("%"):
+        return value * 100
+    if facts["number"] == "mean" and facts["metric"].endswith("_ms"):
+        return (
+            value
+            / {"ms": 1.0, "s": 1e3, "in": 6e4}[shown.split()[-1][-2:] if shown.split()[-1] != "s" else "s"]
+        )
+    return value
+
+
+def test_the_page_is_the_same_when_written_again(case: tuple[str, Path]) -> None:
+    _, folder = case
+    before = (folder / "report.html").read_bytes()
+    assert write_report(folder).read_bytes() == before
+    assert isinstance(read_results(folder), Results)
