@@ -142,7 +142,9 @@ def gain_map(frame: pl.DataFrame, own_blocks: int, own_rate: str) -> alt.LayerCh
     )
     mine = pl.DataFrame({"rate": [own_rate], "num_gpu_blocks": [own_blocks]})
     frame_mark = alt.Chart(mine).mark_rect(fillOpacity=0, stroke="#d7263d", strokeWidth=3).encode(x=x, y=y)
-    return alt.layer(cells, words, frame_mark).properties(width="container", height=alt.Step(34))
+    return alt.layer(cells, words, frame_mark).properties(
+        width="container", height=34 * frame["num_gpu_blocks"].n_unique()
+    )
 
 
 def dial(
@@ -230,7 +232,7 @@ def blocking(frame: pl.DataFrame, end_s: float) -> alt.LayerChart | alt.FacetCha
         ),
         tooltip=tips,
     )
-    return alt.layer(waiting, running).properties(width="container", height=alt.Step(5))
+    return alt.layer(waiting, running).properties(width="container", height=5 * max(frame.height, 10))
 
 
 def pareto(frame: pl.DataFrame, policies: dict[str, str], x: str, y: str) -> alt.LayerChart | alt.FacetChart:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -69,7 +70,15 @@ def sweep(
     )
     folder = out or Path("reports") / spec.name
     console = Console(stderr=True)
-    results = run_sweep(spec, folder, console, executor, jobs, fresh=not resume)
+    try:
+        results = run_sweep(spec, folder, console, executor, jobs, fresh=not resume)
+    except KeyboardInterrupt:
+        kept = len(list((folder / "points").glob("[!.]*.json")))
+        print(
+            f"interrupted: {kept} finished runs are kept in {folder}; the same command resumes",
+            file=sys.stderr,
+        )
+        raise typer.Exit(130) from None
     page = write_report(folder, results)
     print_summary(results, Console(), page)
 
