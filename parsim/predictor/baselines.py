@@ -16,8 +16,7 @@ def prompt_length(prompts: Sequence[str]) -> Floats:
 
 
 def tfidf_ridge(training: Sequence[str], lengths: Floats, test: Sequence[str]) -> Floats:
-    """Scores of `test` by ridge regression of log `lengths` on TF-IDF of words and word pairs of `training`.
-    """
+    """Scores of `test` by ridge regression of log `lengths` on TF-IDF of words and word pairs of `training`."""
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import Ridge
     from sklearn.pipeline import make_pipeline

@@ -62,8 +62,7 @@ class Card(BaseModel):
 
 
 def halve(ranker: Ranker) -> None:
-    """Round trained weights to 16 bits, as they are saved, so that what is measured is what is loaded later.
-    """
+    """Round trained weights to 16 bits, as they are saved, so that what is measured is what is loaded later."""
     with torch.no_grad():
         for value in ranker.parameters():
             if value.requires_grad:

@@ -128,8 +128,7 @@ def evaluate_command(
 def measure(
     scores: npt.NDArray[np.float64], labelled: Labelled, corpus: Corpus, models: Sequence[str]
 ) -> dict[str, Any]:
-    """tau_b overall, by data set and by model; baselines; ceiling; pair accuracy; calibration. Plain values.
-    """
+    """tau_b overall, by data set and by model; baselines; ceiling; pair accuracy; calibration. Plain values."""
     from parsim.predictor.baselines import prompt_length
     from parsim.predictor.evaluate import (
         calibration,
@@ -207,8 +206,8 @@ def score_command(
     from traces import read_trace, write_trace
 
     read = read_trace(trace)
-    _set_threads(threads)
-    scored = score_trace(read, load_predictor(predictor, precision=precision), progress=progress)
+    loaded = load_predictor(predictor, precision=precision)
+    scored = score_trace(read, loaded, workers=threads, progress=progress)
     write_trace(scored.trace, out)
     each = 1000 * scored.wall_s / max(1, scored.prompts)
     print(

@@ -79,8 +79,7 @@ class ScoringCost(BaseModel):
         return ready
 
     def busy_s(self, arrival_s: Floats, prompt_tokens: npt.NDArray[np.integer]) -> float:
-        """Seconds that the worker spends scoring these requests; over the run's span, its share of one core.
-        """
+        """Seconds that the worker spends scoring these requests; over the run's span, its share of one core."""
         batches = len(np.unique(self.ready_s(arrival_s, prompt_tokens)))
         tokens = np.minimum(prompt_tokens, self.max_tokens)
         return batches * self.base_s + self.prompt_s * len(tokens) + self.token_s * float(tokens.sum())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -69,21 +70,27 @@ class Ranker(nn.Module):
         scores: torch.Tensor = self.head((features - self.mean) / self.spread).squeeze(-1)
         return scores
 
-    @torch.inference_mode()
-    def score_rows(self, rows: Sequence[Sequence[int]]) -> npt.NDArray[np.float64]:
-        """Scores of tokenised prompts; evaluation mode, no gradient."""
-        if not len(rows):
-            return np.empty(0)
+    def score_rows(self, rows: Sequence[Sequence[int]], workers: int = 1) -> npt.NDArray[np.float64]:
+        """Scores of tokenised prompts; evaluation mode, no gradient; `workers` threads take micro-batches in turn."""
         self.eval()
         scores = np.empty(len(rows))
-        for group in by_length(rows, MICRO_BATCH * 4):
-            some = self(self.features([rows[row] for row in group]))
-            scores[group] = some.double().cpu().numpy()
+
+        def one(group: npt.NDArray[np.int64]) -> None:
+            with torch.inference_mode():
+                scores[group] = self(self._pool([rows[row] for row in group])).double().cpu().numpy()
+
+        groups = list(by_length(rows, MICRO_BATCH))
+        if workers == 1 or len(groups) == 1:
+            for group in groups:
+                one(group)
+        else:
+            with ThreadPoolExecutor(workers) as pool:
+                list(pool.map(one, groups))
         return scores
 
-    def score(self, prompts: Sequence[str]) -> npt.NDArray[np.float64]:
+    def score(self, prompts: Sequence[str], workers: int = 1) -> npt.NDArray[np.float64]:
         """Scores of prompts, in their order; an empty prompt is scored like any other."""
-        return self.score_rows(self.tokenize(prompts))
+        return self.score_rows(self.tokenize(prompts), workers)
 
     def trained_state(self) -> dict[str, torch.Tensor]:
         """The tensors that training can change, by name: what a checkpoint holds."""

@@ -16,8 +16,7 @@ OBJECTIVES = ("pairwise", "pointwise", "listwise", "mixed")
 
 
 def margin_loss(longer: torch.Tensor, shorter: torch.Tensor, margin: float = 1.0) -> torch.Tensor:
-    """Margin ranking: mean of max(0, margin - (longer - shorter)) over pairs; scores of shape (pairs,) each.
-    """
+    """Margin ranking: mean of max(0, margin - (longer - shorter)) over pairs; scores of shape (pairs,) each."""
     return torch.clamp(margin - (longer - shorter), min=0.0).mean()
 
 
@@ -44,8 +43,7 @@ def pairwise_loss(
     delta: float,
     margin: float = 1.0,
 ) -> torch.Tensor:
-    """Margin ranking loss over all usable pairs of the batch; 0 (with a gradient of 0) where there is none.
-    """
+    """Margin ranking loss over all usable pairs of the batch; 0 (with a gradient of 0) where there is none."""
     longer, shorter = batch_pairs(log_lengths, censored, delta)
     if len(longer) == 0:
         return scores.sum() * 0.0

@@ -12,8 +12,7 @@ DELTA = 0.2
 
 
 def relative_gap(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """|a - b| / max(a, b), the gap that the delta filter looks at; a and b are lengths > 0 of any one shape.
-    """
+    """|a - b| / max(a, b), the gap that the delta filter looks at; a and b are lengths > 0 of any one shape."""
     return np.abs(a - b) / np.maximum(a, b)
 
 

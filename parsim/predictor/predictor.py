@@ -38,10 +38,14 @@ class Predictor:
         """The column it writes is `score.NAME`."""
         return self.card.name
 
-    def score(self, prompts: Sequence[str]) -> Floats:
-        """One score a prompt, (prompts,), in their order. Each distinct prompt is encoded once."""
+    def score(self, prompts: Sequence[str], workers: int = 1) -> Floats:
+        """One score a prompt, (prompts,), in their order. Each distinct prompt is encoded once.
+
+        Several `workers` help where torch itself is held to one thread (`torch.set_num_threads(1)`): that scales
+        better than torch's own threads, which wait for one another, and on a busy machine wait long.
+        """
         distinct = list(dict.fromkeys(prompts))
-        scores = self.ranker.score(distinct)
+        scores = self.ranker.score(distinct, workers)
         if self.lexical is not None:
             scores = self.lexical.combine(scores, distinct)
         by_prompt = dict(zip(distinct, scores, strict=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -38,8 +39,16 @@ class Scored:
     wall_s: float
 
 
-def score_trace(trace: Trace, predictor: Predictor, *, progress: bool = False) -> Scored:
+def score_trace(
+    trace: Trace, predictor: Predictor, *, workers: int | None = None, progress: bool = False
+) -> Scored:
     """Add `score.NAME` to a trace; a row without a prompt gets none.
+
+    Args:
+        trace: with a column `prompt`.
+        predictor: as loaded.
+        workers: threads, each with a batch of its own; default: the processor's cores.
+        progress: show a progress bar.
 
     Raises:
         UserError: the trace has no prompt text at all.
@@ -53,7 +62,7 @@ def score_trace(trace: Trace, predictor: Predictor, *, progress: bool = False) -
     rows = [row for row, prompt in enumerate(prompts) if prompt is not None]
     texts = [prompts[row] for row in rows]
     cpu, wall = time.process_time(), time.perf_counter()
-    scores = np.concatenate([np.empty(0), *_chunks(predictor, texts, progress)])
+    scores = np.concatenate([np.empty(0), *_chunks(predictor, texts, workers, progress)])
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
     column = f"score.{predictor.name}"
     values: list[float | None] = [None] * len(prompts)
@@ -101,11 +110,19 @@ def score_latency(
     return pl.DataFrame(rows, schema=["batch", "median_s", "cpu_s"], orient="row")
 
 
-def _chunks(predictor: Predictor, texts: list[str], progress: bool) -> Iterator[npt.NDArray[np.float64]]:
+def _chunks(
+    predictor: Predictor, texts: list[str], workers: int | None, progress: bool
+) -> Iterator[npt.NDArray[np.float64]]:
+    import torch
     from rich.console import Console
     from rich.progress import track
 
     starts = range(0, len(texts), CHUNK)
     console = Console(stderr=True)
-    for start in track(starts, description="scoring", console=console, disable=not progress):
-        yield predictor.score(texts[start : start + CHUNK])
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        for start in track(starts, description="scoring", console=console, disable=not progress):
+            yield predictor.score(texts[start : start + CHUNK], workers or os.cpu_count() or 1)
+    finally:
+        torch.set_num_threads(threads)

@@ -8,6 +8,7 @@ machine may differ in the third decimal.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -59,13 +60,16 @@ def score_bundled(trace: Trace, prompts: Sequence[str], names: Sequence[str]) ->
     for name in names:
         predictor = load_predictor(name)
         refuse_overlap(prompts, predictor.training_keys, f"bundled trace, {name}")
-        scores = pl.Series(f"score.{name}", predictor.score(prompts)).round(DECIMALS)
+        scores = pl.Series(f"score.{name}", predictor.score(prompts, os.cpu_count() or 1)).round(DECIMALS)
         frame = frame.with_columns(scores)
         metadata[f"score.{name}"] = describe(predictor)
     return Trace(frame, metadata)
 
 
 def main(folder: Path) -> None:
+    import torch
+
+    torch.set_num_threads(1)
     trace = bundled_trace()
     names = [name for name in SHIPPED if shipped_folder(name)]
     write_trace(score_bundled(trace, prompts_of(trace, folder), names), BUNDLED)

@@ -133,8 +133,7 @@ class _Loop:
         self._resume()
 
     def run(self, bar: Any) -> None:
-        """Train until the last epoch or until `patience` epochs brought nothing, then take the best weights.
-        """
+        """Train until the last epoch or until `patience` epochs brought nothing, then take the best weights."""
         wall, cpu, saved = time.perf_counter(), time.process_time(), time.perf_counter()
         wall0, cpu0 = self.history.wall_s, self.history.cpu_s
         try:

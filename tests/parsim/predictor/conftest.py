@@ -35,6 +35,7 @@ def tiny_encoder(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Folder of a BERT with two layers of 32 and a vocabulary of words and letters."""
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
+    torch.set_num_threads(1)
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
     letters = [chr(code) for code in range(33, 127)]

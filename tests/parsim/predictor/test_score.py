@@ -116,3 +116,8 @@ def test_the_engines_scorer_decodes_token_ids_with_the_served_models_tokenizer(
     )
     with pytest.raises(UserError, match="no tokenizer to decode prompts with"):
         create(str(tmp_path))
+
+
+def test_workers_change_nothing(predictor: Predictor, learnable: Labelled) -> None:
+    alone, together = predictor.score(learnable.prompts), predictor.score(learnable.prompts, workers=3)
+    np.testing.assert_array_equal(alone, together)
