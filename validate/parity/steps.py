@@ -34,7 +34,10 @@ class Step:
 
 @dataclass(slots=True)
 class StepLog:
-    """The steps of a run, and when each request's first and last tokens came out (seconds)."""
+    """The steps of a run, and when each request's first and last tokens came out (seconds).
+
+    `cpu_s`: CPU time of the run; on vLLM's side without making the prompts' tokens and hashes.
+    """
 
     steps: list[Step] = field(default_factory=list)
     first_token_s: dict[str, float] = field(default_factory=dict)
