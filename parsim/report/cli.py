@@ -19,6 +19,7 @@ def register(app: typer.Typer) -> None:
     """Mount the commands on `app`."""
     app.command()(sweep)
     app.command()(report)
+    app.command()(reproduce)
 
 
 def sweep(
@@ -90,3 +91,31 @@ def report(
     from parsim.report.build import write_report
 
     typer.echo(write_report(folder))
+
+
+def reproduce(
+    out: Annotated[Path, typer.Option("--out", help="Folder to write to.")] = Path("reports/reproduce"),
+    executor: Annotated[
+        Literal["local", "ray"], typer.Option(help="Processes here, or a running Ray cluster.")
+    ] = "local",
+    jobs: Jobs = None,
+    resume: Fresh = True,
+) -> None:
+    """Try the paper's claims on public data and write one table: claim, found, where it holds."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from parsim.report.claims_page import COLUMNS, write_claims
+    from parsim.sweep.paper import run_paper
+
+    try:
+        done = run_paper(out, Console(stderr=True), executor, jobs, fresh=not resume)
+    except KeyboardInterrupt:
+        print(f"interrupted: finished runs are kept in {out}; the same command resumes", file=sys.stderr)
+        raise typer.Exit(130) from None
+    page, rows = write_claims(out, done)
+    table = Table(*(column.title for column in COLUMNS.values()), show_lines=True)
+    for row in rows:
+        table.add_row(row.claim, row.found, row.holds, row.outcome)
+    Console().print(table)
+    typer.echo(f"Report: {page}")

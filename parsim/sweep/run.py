@@ -76,6 +76,7 @@ def run_sweep(
         "feasible": decision.feasible,
         "violated": list(decision.violated),
     }
+    facts["scoring_cost"] = scoring_cost(workload, focus)
     facts["bound"] = bounds(workload, grid, loads)
     results.write(folder)
     write_choice(folder, decision, grid, workload, results.results, focus, seeds, facts)
@@ -151,6 +152,35 @@ def bounds(workload: Workload, grid: plan.Grid, loads: Sequence[float]) -> list[
     ]
 
 
+def score_taus(frame: pl.DataFrame) -> dict[str, float]:
+    """Kendall tau-b with the response lengths of every real score of the trace."""
+    from parsim.emulation import kendall_tau_b
+
+    lengths = frame["output_tokens"].to_numpy()
+    names = [column for column in frame.columns if column.startswith("score.")]
+    return {name.removeprefix("score."): kendall_tau_b(frame[name].to_numpy(), lengths) for name in names}
+
+
+def scoring_cost(workload: Workload, load: float) -> dict[str, Any] | None:
+    """What scoring every request costs beside the engine, by the figures that come with the predictors: seconds a
+    request, and the scorer's share of the trace's span. None where no figures come with the package."""
+    from parsim.predictor.cost import SHIPPED_COST, read_cost
+
+    if not SHIPPED_COST.is_file():
+        return None
+    cost = read_cost()
+    frame = workload.first.frame
+    arrival = frame["arrival_s"].to_numpy() / load
+    busy = cost.busy_s(arrival, frame["prompt_tokens"].to_numpy())
+    delay = cost.ready_s(arrival, frame["prompt_tokens"].to_numpy()) - arrival
+    return {
+        "seconds_per_request": busy / frame.height,
+        "mean_delay_s": float(delay.mean()),
+        "share": busy / max(float(arrival[-1] - arrival[0]), 1.0),
+        "source": cost.provenance,
+    }
+
+
 def describe(
     spec: SweepSpec,
     grid: plan.Grid,
@@ -191,6 +221,7 @@ def describe(
         "tau_source": ASSUMED_TAU_SOURCE
         if set(grid.emulated) - set(spec.emulate)
         else "given in the sweep file",
+        "score_taus": score_taus(frame),
         "capacity_rps": capacity,
         "loads": list(loads),
         "focus_load": focus,
