@@ -1,6 +1,7 @@
 """Model against reality: errors with intervals, the order of the policies, speed-ups, and where an error comes from.
 
-Real and model see the same requests. Every error is `model / real - 1`. Its 95% interval comes from repeats
+Real and model see the same requests. Every error is `model / real - 1`, of the means over repeats where there are
+several. Its 95% interval comes from repeats
 (Student t over the repeats' errors) where there are several, else from a moving-block bootstrap over requests in
 order of arrival, the same blocks for real and model: requests of one run are dependent.
 """
@@ -50,15 +51,16 @@ def errors(pairs: Sequence[Pair], seed: int = 0) -> pl.DataFrame:
             ratios = np.array(
                 [m[name] / r[name] - 1 if r[name] else np.nan for r, m in zip(real, model, strict=True)]
             )
-            interval = _interval(ratios, bootstrap.get(name))
+            measured, made = (float(np.mean([values[name] for values in side])) for side in (real, model))
+            interval = _interval(made / measured - 1, ratios, bootstrap.get(name))
             rows.append(
                 {
                     "policy": pair.policy,
                     "label": pair.label,
                     "metric": name,
                     "unit": METRICS[name].unit,
-                    "real": float(np.mean([r[name] for r in real])),
-                    "model": float(np.mean([m[name] for m in model])),
+                    "real": measured,
+                    "model": made,
                     "error": interval.value,
                     "low": interval.low,
                     "high": interval.high,
@@ -68,13 +70,13 @@ def errors(pairs: Sequence[Pair], seed: int = 0) -> pl.DataFrame:
     return pl.DataFrame(rows)
 
 
-def _interval(ratios: Array, replicates: Array | None) -> Interval:
+def _interval(value: float, ratios: Array, replicates: Array | None) -> Interval:
     if len(ratios) > 1:
         plain = t_interval(ratios + 1)
-        return Interval(float(ratios.mean()), plain.low - 1, plain.high - 1)
+        return Interval(value, plain.low - 1, plain.high - 1)
     if replicates is None:
-        return Interval(float(ratios[0]), float("nan"), float("nan"))
-    return percentile_interval(float(ratios[0]), replicates)
+        return Interval(value, float("nan"), float("nan"))
+    return percentile_interval(value, replicates)
 
 
 def speedups(

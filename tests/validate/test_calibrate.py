@@ -1,0 +1,91 @@
+"""Step times of the engine at hand: the fit of five numbers, the design, the step log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from parsim.engine import StepTime, load_engine
+from traces.errors import UserError
+from validate.calibrate import TOTALS, design, fit_steps, read_step_log
+from validate.engine_file import write_engine
+from validate.fit import TERMS
+
+TRUE = StepTime(base_s=1e-3, prefill_token_s=8e-6, decode_seq_s=4e-5, kv_token_s=1e-7, attention_pair_s=2e-9)
+
+
+def steps(noise: float, n: int = 1200, seed: int = 0) -> pl.DataFrame:
+    rng = np.random.default_rng(seed)
+    decode = rng.integers(0, 33, n)
+    kv = decode * rng.integers(10, 900, n)
+    prefill = np.where(rng.random(n) < 0.3, rng.integers(1, 512, n), 0)
+    pairs = prefill * (prefill + 1) // 2 + prefill * rng.integers(0, 300, n)
+    seconds = TRUE.seconds(prefill, decode, kv, pairs) * np.exp(rng.normal(0, noise, n))  # type: ignore[arg-type]
+    columns = dict(zip(TOTALS, (prefill, decode, kv, pairs), strict=True))
+    return pl.DataFrame({**columns, "measured_ms": seconds * 1e3, "wave": np.arange(n) // 30})
+
+
+def test_fit_recovers_the_terms_exactly_without_noise() -> None:
+    found = fit_steps(steps(0.0), "test").step_time
+    assert [getattr(found, t) for t in TERMS] == pytest.approx([getattr(TRUE, t) for t in TERMS], rel=1e-3)
+    assert found.fit_error is not None
+    assert found.fit_error["p90_step"] < 1e-3
+
+
+def test_fit_shrugs_off_interrupted_steps_and_reports_held_out_error() -> None:
+    noisy = steps(0.1)
+    interrupted = noisy.with_columns(
+        measured_ms=pl.when(pl.int_range(pl.len()) % 50 == 7)
+        .then(pl.col("measured_ms") * 30)
+        .otherwise("measured_ms")
+    )
+    found = fit_steps(interrupted, "test")
+    assert found.step_time.base_s == pytest.approx(TRUE.base_s, rel=0.1)
+    assert found.step_time.kv_token_s == pytest.approx(TRUE.kv_token_s, rel=0.2)
+    error = found.step_time.fit_error
+    assert error is not None
+    # the median of |exp(N(0, 0.1)) - 1| is 0.067
+    assert error["median_step"] == pytest.approx(0.067, abs=0.02)
+    assert found.steps["held_out"].sum() == pytest.approx(0.25 * found.steps.height, rel=0.1)
+
+
+def test_fit_never_gives_a_negative_term() -> None:
+    flat = steps(0.3).with_columns(measured_ms=pl.lit(2.0))
+    found = fit_steps(flat, "test").step_time
+    assert min(getattr(found, t) for t in TERMS) >= 0
+    assert found.seconds(0, 8, 800, 0) == pytest.approx(2e-3, rel=0.05)
+
+
+def test_too_little_to_fit() -> None:
+    with pytest.raises(UserError, match="too few"):
+        fit_steps(steps(0.0).head(30), "test")
+    with pytest.raises(UserError, match="attention_pairs"):
+        fit_steps(steps(0.0).drop("attention_pairs"), "test")
+
+
+def test_design_fits_the_pool_and_the_context() -> None:
+    config = {"max_num_seqs": 12, "max_model_len": 512, "block_size": 32, "num_gpu_blocks": 60}
+    waves = design(config, [(200, 100), (40, 300)], seed=1)
+    assert waves == design(config, [(200, 100), (40, 300)], seed=1)
+    assert max(prompt + output for wave in waves for _, prompt, output in wave) <= 512
+    at_once = [wave for wave in waves if len(wave) > 1 and all(at == 0.0 for at, _, _ in wave)]
+    assert {len(wave) for wave in at_once} >= {2, 4, 8}
+    for wave in at_once:
+        assert sum(-(-(p + o) // 32) for _, p, o in wave) <= 59
+
+
+def test_step_log_of_a_simulation_and_engine_file_round_trip(tmp_path: Path) -> None:
+    log = steps(0.0).with_columns(duration_s=pl.col("measured_ms") / 1e3).drop("measured_ms", "wave")
+    log.write_parquet(tmp_path / "steps.parquet")
+    found = fit_steps(read_step_log(tmp_path / "steps.parquet"), "test").step_time
+    config = load_engine("llama-3.1-8b-a100-80g").model_copy(update={"step_time": found})
+    write_engine(config, tmp_path / "engine.yaml", found.fit_error)
+    again = load_engine(str(tmp_path / "engine.yaml"))
+    assert again.step_time.base_s == pytest.approx(TRUE.base_s, rel=1e-3)
+    assert again.num_gpu_blocks == config.num_gpu_blocks
+    log.drop("duration_s").write_parquet(tmp_path / "steps.parquet")
+    with pytest.raises(UserError, match="duration_s"):
+        read_step_log(tmp_path / "steps.parquet")

@@ -1,0 +1,177 @@
+"""The real vLLM engine on a CPU: replay, step records, calibration, and the report of one go."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from parsim.engine import load_engine
+from parsim.scheduler.policy import POLICIES, parse_policy
+from parsim.simulation import simulate
+from traces import Trace
+from traces.errors import UserError
+from validate.architectures import parameters, write_model_folder
+from validate.auto import read_choice, scaled
+from validate.clock import CpuClock, WallClock
+from validate.workload import blocks_under_pressure, cut, load_under_pressure, scored
+
+ENGINE = load_engine(
+    "llama-3.1-8b-a100-80g",
+    {"max_num_seqs": 8, "num_gpu_blocks": 400, "async_scheduling": False, "step_time.base_s": 0.01},
+)
+
+
+def trace(n: int = 120, seed: int = 0) -> Trace:
+    rng = np.random.default_rng(seed)
+    return Trace(
+        pl.DataFrame(
+            {
+                "request_id": [f"r{i}" for i in range(n)],
+                "arrival_s": np.cumsum(rng.exponential(0.5, n)),
+                "prompt_tokens": rng.integers(10, 300, n),
+                "output_tokens": rng.integers(4, 120, n),
+            }
+        ),
+        {"name": "made"},
+    )
+
+
+def test_published_parameter_counts() -> None:
+    """Counts from the models' cards, in billions."""
+    published = {"llama-3.2-1b": 1.24, "llama-3.2-3b": 3.21, "llama-3.1-8b": 8.03, "llama-3.1-70b": 70.6}
+    published |= {
+        "qwen2.5-7b": 7.62,
+        "qwen2.5-14b": 14.8,
+        "qwen2.5-32b": 32.8,
+        "mistral-7b": 7.25,
+        "smollm2-135m": 0.135,
+    }
+    for name, billions in published.items():
+        assert parameters(name) / 1e9 == pytest.approx(billions, rel=0.01), name
+
+
+def test_unknown_architecture_names_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"did you mean 'llama-3\.1-8b'"):
+        write_model_folder("llama3.1-8b", tmp_path)
+
+
+def test_clocks() -> None:
+    clock = CpuClock()
+    clock.wait_until(100.0)
+    assert 100.0 <= clock.now() < 101.0
+    clock.wait_until(50.0)
+    assert clock.now() < 101.0
+    wall = WallClock()
+    wall.wait_until(0.02)
+    assert wall.now() >= 0.02
+
+
+def test_cut_keeps_what_fits_and_starts_at_zero() -> None:
+    whole = trace()
+    part = cut(whole, 50, max_model_len=250, longest_output=60)
+    assert len(part) == 50
+    assert part.frame["arrival_s"][0] == 0.0
+    assert (part.frame["prompt_tokens"] + part.frame["output_tokens"]).max() <= 250  # type: ignore[operator]
+    assert part.frame["output_tokens"].max() == 60
+    with pytest.raises(UserError, match="no request fits"):
+        cut(whole, 50, max_model_len=5)
+
+
+def test_load_under_pressure_makes_the_queue_that_was_asked_for() -> None:
+    work = trace()
+    load = load_under_pressure(work, ENGINE, pressure=4.0)
+
+    def mean_e2e(at: float) -> float:
+        frame = simulate(work, ENGINE, POLICIES["fcfs"], load=at).requests
+        return float((frame["finish_s"] - frame["arrival_s"]).to_numpy().mean())
+
+    assert mean_e2e(load) / mean_e2e(load / 1000) == pytest.approx(4.0, rel=0.15)
+
+
+def test_blocks_under_pressure_preempt_but_serve_all() -> None:
+    work = trace()
+    load = load_under_pressure(work, ENGINE)
+    blocks = blocks_under_pressure(work, ENGINE, load)
+    tight = simulate(
+        work, ENGINE.model_copy(update={"num_gpu_blocks": blocks}), POLICIES["fcfs"], load=load
+    ).requests
+    assert tight["preemptions"].sum() > 0
+    assert tight["finish_s"].null_count() == 0
+
+
+def test_missing_scores_are_emulated_and_said_so() -> None:
+    found, policies, notes = scored(
+        trace(), [POLICIES["fcfs"], POLICIES["pars"], parse_policy("emulated(tau=0.3)")]
+    )
+    assert policies[0] == POLICIES["fcfs"]
+    assert policies[1].label.startswith("pars (emulated, tau 0.5")
+    assert {"score.pars", "score.emulated(tau=0.3)"} <= set(found.frame.columns)
+    assert len(notes) == 2
+    real = Trace(trace().frame.with_columns(pl.lit(1.0).alias("score.pars")), {})
+    _, policies, notes = scored(real, [POLICIES["pars"]])
+    assert policies == [POLICIES["pars"]]
+    assert notes == []
+
+
+def test_choice_is_read_and_cut_to_a_cpu(tmp_path: Path) -> None:
+    content = {
+        "trace": {"0": "trace.parquet"},
+        "policy": {"name": "pars"},
+        "policies": [{"name": "fcfs"}, {"name": "pars", "emulated_tau": 0.56}],
+        "engine": ENGINE.model_dump(mode="json"),
+    }
+    (tmp_path / "choice.json").write_text(json.dumps(content))
+    chosen = read_choice(tmp_path / "choice.json")
+    assert (chosen.policy, chosen.policies, chosen.taus) == ("pars", ("fcfs", "pars"), {"pars": 0.56})
+    assert chosen.trace == str((tmp_path / "trace.parquet").resolve())
+    settings, notes = scaled(chosen.engine, "cpu")
+    assert settings["max_num_seqs"] == 8
+    assert settings["block_size"] == 32
+    assert "num_gpu_blocks" not in settings
+    assert "settings were cut" in notes[0]
+    assert scaled(chosen.engine, "gpu")[0]["num_gpu_blocks"] == 400
+    (tmp_path / "choice.json").write_text("{}")
+    with pytest.raises(UserError, match=r"is no choice\.json"):
+        read_choice(tmp_path)
+
+
+@pytest.mark.vllm
+def test_engine_tier_in_one_go(tmp_path: Path) -> None:
+    """40 requests under two policies on the tiny model: lengths, times and steps are what they must be."""
+    pytest.importorskip("vllm")
+    from validate.engine_run import EngineRun, run_engine
+
+    report = run_engine(
+        EngineRun(
+            folder=tmp_path,
+            policies=("fcfs", "oracle"),
+            requests=40,
+            repeats=1,
+            clock="cpu",
+            longest_output=60,
+        )
+    )
+    table = pl.read_parquet(tmp_path / "errors.parquet")
+    assert set(table["policy"]) == {"fcfs", "oracle"}
+    for policy in ("fcfs", "oracle"):
+        requests = pl.read_parquet(tmp_path / "runs" / f"cpu-{policy}-0-requests.parquet")
+        steps = pl.read_parquet(tmp_path / "runs" / f"cpu-{policy}-0-steps.parquet")
+        assert requests.height == 40
+        assert (requests["first_scheduled_s"] <= requests["first_token_s"]).all()
+        assert (requests["first_token_s"] <= requests["finish_s"]).all()
+        assert (requests["arrival_s"] <= requests["first_scheduled_s"]).all()
+        # every response token but the first of each (re)admission comes out of a decode
+        tokens = int(requests["output_tokens"].sum())
+        assert steps["decode_seqs"].sum() == tokens - 40 - int(requests["preemptions"].sum())
+        assert int(steps["preempted"].sum()) == int(requests["preemptions"].sum())
+        assert int(steps["prefill_tokens"].sum()) >= int(requests["prompt_tokens"].sum())
+    engine = load_engine(str(tmp_path / "engine-cpu.yaml"))
+    assert engine.step_time.source == "fitted"
+    assert engine.async_scheduling is False
+    assert engine.max_num_seqs == 16
+    assert report.verdicts["cpu"].headline
+    assert "Step times" in (tmp_path / "validation.html").read_text()

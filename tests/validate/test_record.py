@@ -1,0 +1,87 @@
+"""Recording a model's natural lengths: prompts, resuming, censoring."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from traces.errors import UserError
+from validate.record import Prompt, Recording, read_prompts, record, resume
+
+
+def _lines(path: Path, rows: list[dict]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_prompts_from_every_kind_of_file(tmp_path: Path) -> None:
+    rows = [{"id": "a", "prompt": "one"}, {"id": "b", "prompt": "zwei\nlines"}]
+    assert read_prompts(_lines(tmp_path / "p.jsonl", rows)) == [
+        Prompt("a", "one"),
+        Prompt("b", "zwei\nlines"),
+    ]
+    (tmp_path / "p.txt").write_text("one\ntwo\n")
+    assert read_prompts(tmp_path / "p.txt") == [Prompt("0", "one"), Prompt("1", "two")]
+    assert read_prompts(tmp_path / "p.txt", limit=1) == [Prompt("0", "one")]
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([{"id": "a", "text": "x"}], "no column 'prompt'"),
+        ([{"id": "a", "prompt": "x"}, {"id": "b", "prompt": "  "}], "row 2.*empty"),
+        ([{"id": "a", "prompt": "x"}, {"id": "a", "prompt": "y"}], "id 'a'"),
+    ],
+)
+def test_bad_prompts_are_named(tmp_path: Path, rows: list[dict], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        read_prompts(_lines(tmp_path / "p.jsonl", rows))
+
+
+def test_resume_drops_a_line_that_was_cut_off_and_keeps_the_rest(tmp_path: Path) -> None:
+    recording = Recording("some/model", temperature=0.7, max_tokens=64)
+    out = _lines(tmp_path / "out.jsonl", [{"id": "a", "sample": s, **recording.stamp()} for s in (0, 1)])
+    whole = out.read_bytes()
+    out.write_bytes(whole + b'{"id": "b", "sam')
+    assert resume(out, recording.stamp()) == {("a", 0), ("a", 1)}
+    assert out.read_bytes() == whole
+    assert resume(tmp_path / "new.jsonl", recording.stamp()) == set()
+
+
+def test_resume_refuses_another_recording(tmp_path: Path) -> None:
+    recording = Recording("some/model", temperature=0.7)
+    out = _lines(tmp_path / "out.jsonl", [{"id": "a", "sample": 0, **recording.stamp()}])
+    with pytest.raises(UserError, match=r"temperature=0\.7, now 0\.2"):
+        resume(out, Recording("some/model", temperature=0.2).stamp())
+
+
+@pytest.mark.vllm
+def test_records_on_the_engine_and_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("vllm")
+    from validate import record as module
+    from validate.architectures import write_model_folder
+
+    model = write_model_folder("tiny", tmp_path / "tiny")
+    started = module.start_engine
+
+    def dummy(model: str, settings: dict, seed: int) -> object:
+        return started(model, settings, seed=seed, dummy=True)
+
+    monkeypatch.setattr(module, "start_engine", dummy)
+    monkeypatch.setattr(module, "chat_tokens", lambda tokenizer, text: [5 + len(text)] * len(text))
+    monkeypatch.setattr("vllm.v1.engine.llm_engine.LLMEngine.get_tokenizer", lambda self: None)
+    recording = Recording(str(model), samples=2, max_tokens=12, concurrency=3)
+    prompts = [Prompt(str(i), "x" * (3 + i)) for i in range(4)]
+    out = tmp_path / "out.jsonl"
+    assert record(prompts[:2], out, recording) == 4
+    assert record(prompts, out, recording) == 4
+    assert record(prompts, out, recording) == 0
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert sorted((row["id"], row["sample"]) for row in rows) == [
+        (str(i), s) for i in range(4) for s in (0, 1)
+    ]
+    for row in rows:
+        assert row["prompt_tokens"] == len(row["prompt"])
+        assert row["censored"] == (row["finish_reason"] == "length") == (row["output_tokens"] == 12)

@@ -1,0 +1,228 @@
+"""Measure the step times of the engine at hand and fit the five numbers of `StepTime` to them.
+
+A designed set of waves covers prefill sizes, numbers of decoding sequences, contexts, and mixtures of them. Every
+fourth wave is held out. The fit is a bounded least squares, each squared error divided by the step's time; it is
+scaled at the end so that the sum of all fitted steps is right, since a simulated run adds steps up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from scipy.optimize import lsq_linear
+
+from parsim.engine import EngineConfig, StepTime
+from parsim.scheduler.policy import POLICIES
+from traces.errors import UserError
+from validate.clock import ClockName
+from validate.fit import TERMS, Array
+from validate.live_engine import on_cuda, resolved_facts
+from validate.serving import BUSY, Job, random_prompt, serve
+
+TOTALS = ("prefill_tokens", "decode_seqs", "kv_tokens", "attention_pairs")
+Wave = list[tuple[float, int, int]]
+"""Requests as (arrival in s, prompt tokens, response tokens)."""
+
+HELD_OUT_EVERY = 4
+LIKE_THE_TRACE = 8
+"""Waves of twice as many requests as run at once, drawn from the workload to come and arriving one by one."""
+
+GAP_S = 0.01
+"""Mean gap between their arrivals: short enough to saturate the engine."""
+
+ENOUGH_CALM = 0.3
+"""Share of the steps of a calibration that must be undisturbed for the others to be left out."""
+
+_OUTLIER = 4.0
+"""A step that takes so many times what the fit says was interrupted, and is left out of the second fit."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A step-time model and how well it fits.
+
+    Attributes:
+        step_time: with `fit_error`: median, p90 and total relative error on held-out steps.
+        steps: the measured steps: the totals, measured_ms, predicted_ms, held_out, kind (prefill or decode only).
+    """
+
+    step_time: StepTime
+    steps: pl.DataFrame
+
+
+def design(config: dict[str, Any], sample: Sequence[tuple[int, int]] = (), seed: int = 0) -> list[Wave]:
+    """The waves for an engine with these settings (`EngineConfig`'s names).
+
+    Args:
+        sample: (prompt, response) lengths of the workload to come; waves drawn from them are added, since that is
+            where the model has to be right.
+    """
+    rng = np.random.default_rng(seed)
+    most = config["max_num_seqs"]
+    longest = config["max_model_len"] - 32
+    pool = (config["num_gpu_blocks"] - 1) * config["block_size"]
+    sizes = [s for s in (16, 64, 128, 256, 512, 1024, 2048, 4096) if s <= min(longest, pool // 2)]
+    if sample:
+        sizes = sorted(
+            {int(s) for s in np.percentile([p for p, _ in sample], (5, 25, 50, 75, 95, 100)) if s >= 1}
+        )
+    counts = [n for n in (1, 2, 4, 8, 16, 32, 64, 128, 256) if n < most] + [most]
+    waves: list[Wave] = [[(0.0, size, 3)] for size in sizes]
+    waves += [
+        [(0.0, context, 12)] * count
+        for count in counts
+        for context in sizes[::2]
+        if count * (context + 12 + config["block_size"]) <= pool
+    ]
+    for _ in range(LIKE_THE_TRACE if sample else LIKE_THE_TRACE // 2):
+        if sample:
+            picked = [sample[i] for i in rng.integers(0, len(sample), 2 * most)]
+        else:
+            picked = [(int(rng.choice(sizes)), int(rng.integers(4, 64))) for _ in range(2 * most)]
+        gaps = np.cumsum(rng.exponential(GAP_S, len(picked)))
+        waves.append(
+            [(float(t), min(p, longest), min(o, longest - p)) for t, (p, o) in zip(gaps, picked, strict=True)]
+        )
+    return [waves[i] for i in rng.permutation(len(waves))]
+
+
+def measure(
+    engine: Any,
+    waves: Sequence[Wave],
+    clock: ClockName,
+    vocabulary: int,
+    advance: Callable[[int], None] = lambda waves: None,
+) -> pl.DataFrame:
+    """Run the waves one after the other on an idle engine; every step a row, with `wave` and `measured_ms`.
+
+    On a CPU, steps that other processes disturbed (`BUSY`) are left out while enough of the others remain.
+    """
+    frames = []
+    for number, wave in enumerate(waves):
+        jobs = [
+            Job(f"w{number}-{i}", at, random_prompt(f"w{number}-{i}", prompt, vocabulary), output)
+            for i, (at, prompt, output) in enumerate(wave)
+        ]
+        served = serve(engine, jobs, POLICIES["fcfs"], clock=clock)
+        frames.append(served.steps.with_columns(pl.lit(number).alias("wave")))
+        advance(1)
+    column = "cpu_s" if clock == "cpu" else "wall_s"
+    steps = pl.concat(frames)
+    calm = steps.filter(pl.col("wall_s") <= BUSY * pl.col("cpu_s"))
+    if not on_cuda() and calm.height >= ENOUGH_CALM * steps.height:
+        steps = calm
+    return steps.with_columns((pl.col(column) * 1e3).alias("measured_ms"))
+
+
+def fit_steps(steps: pl.DataFrame, provenance: str) -> Calibration:
+    """Fit the five numbers to measured steps.
+
+    Args:
+        steps: the totals, `measured_ms`, and `wave` (every `HELD_OUT_EVERY`th is held out; without it, every
+            fourth hundred of steps).
+
+    Raises:
+        UserError: a column is missing, or there are too few steps.
+    """
+    missing = [name for name in (*TOTALS, "measured_ms") if name not in steps.columns]
+    if missing:
+        raise UserError(f"step log: no column {missing[0]!r}; needed are {', '.join(TOTALS)} and a duration")
+    if steps.height < 40:
+        raise UserError(f"step log: {steps.height} steps are too few to fit five numbers (40 needed)")
+    group = pl.col("wave") if "wave" in steps.columns else pl.int_range(pl.len()) // 100
+    steps = steps.with_columns(held_out=group % HELD_OUT_EVERY == HELD_OUT_EVERY - 1)
+    if steps["held_out"].all() or not steps["held_out"].any():
+        steps = steps.with_columns(held_out=pl.int_range(pl.len()) % HELD_OUT_EVERY == HELD_OUT_EVERY - 1)
+    matrix, seconds = _matrix(steps), steps["measured_ms"].to_numpy() / 1e3
+    seen = ~steps["held_out"].to_numpy()
+    terms = _solve(matrix[seen], seconds[seen])
+    predicted = matrix @ terms
+    residual = np.abs(predicted / seconds - 1)[~seen]
+    error = {
+        "median_step": float(np.median(residual)),
+        "p90_step": float(np.percentile(residual, 90)),
+        "total": float(predicted[~seen].sum() / seconds[~seen].sum() - 1),
+    }
+    step_time = StepTime(
+        **dict(zip(TERMS, map(float, terms), strict=True)),
+        source="fitted",
+        provenance=provenance,
+        fit_error=error,
+    )
+    return Calibration(
+        step_time,
+        steps.with_columns(
+            pl.Series("predicted_ms", predicted * 1e3),
+            pl.when(pl.col("prefill_tokens") > 0)
+            .then(pl.lit("with prefill"))
+            .otherwise(pl.lit("decode"))
+            .alias("kind"),
+        ),
+    )
+
+
+def _matrix(steps: pl.DataFrame) -> Array:
+    totals = steps.select(*TOTALS).cast(pl.Float64).to_numpy()
+    return np.column_stack([np.ones(len(totals)), totals])
+
+
+def _solve(matrix: Array, seconds: Array) -> Array:
+    """Non-negative terms of a least squares weighted by 1 / seconds, without interrupted steps, of the right sum."""
+    keep = np.ones(len(seconds), dtype=bool)
+    for _ in range(3):
+        weight = 1.0 / np.sqrt(seconds[keep])
+        scaled = matrix[keep] * weight[:, None]
+        size = np.maximum(np.abs(scaled).max(axis=0), 1e-12)
+        terms = lsq_linear(scaled / size, np.sqrt(seconds[keep]), bounds=(0, np.inf)).x / size
+        keep = seconds < _OUTLIER * np.maximum(matrix @ terms, 1e-9)
+    terms[0] = max(terms[0], 1e-7)
+    return terms * seconds[keep].sum() / (matrix[keep] @ terms).sum()
+
+
+def calibrate_engine(
+    engine: Any,
+    name: str,
+    clock: ClockName,
+    vocabulary: int,
+    sample: Sequence[tuple[int, int]] = (),
+    advance: Callable[[int, int], None] = lambda done, waves: None,
+    seed: int = 0,
+) -> tuple[EngineConfig, Calibration]:
+    """Measure and fit the engine at hand; its resolved settings come from itself."""
+    facts = resolved_facts(engine)
+    waves = design(facts, sample, seed)
+    steps = measure(engine, waves, clock, vocabulary, lambda done: advance(done, len(waves)))
+    word = "the engine's CPU clock" if clock == "cpu" else "the wall clock"
+    calibration = fit_steps(steps, f"fitted to {steps.height} steps of {len(waves)} designed waves on {word}")
+    config = EngineConfig.model_validate(
+        {
+            **facts,
+            "name": name,
+            "provenance": f"settings as vLLM resolved them for {name}",
+            "step_time": calibration.step_time,
+        }
+    )
+    return config, calibration
+
+
+def read_step_log(path: Path) -> pl.DataFrame:
+    """A step log: the totals and `measured_ms`, or a `duration_s` (as `simulate --steps` writes it), `cpu_s`, `wall_s`.
+
+    Raises:
+        UserError: not Parquet, or no duration in it.
+    """
+    try:
+        steps = pl.read_parquet(path)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise UserError(f"{path}: cannot be read as Parquet ({str(error).splitlines()[0]})") from error
+    if "measured_ms" in steps.columns:
+        return steps
+    duration = next((name for name in ("duration_s", "cpu_s", "wall_s") if name in steps.columns), None)
+    if duration is None:
+        raise UserError(f"{path}: no column duration_s; a step log has {', '.join(TOTALS)} and duration_s")
+    return steps.with_columns((pl.col(duration) * 1e3).alias("measured_ms"))

@@ -1,0 +1,177 @@
+"""The chosen policies on a real vLLM engine in this process, against the model calibrated on the same machine."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from parsim.engine import EngineConfig
+from parsim.scheduler.policy import Policy
+from parsim.simulation import simulate
+from traces import Trace
+from traces.errors import UserError
+from validate.architectures import architectures, write_model_folder
+from validate.calibrate import Calibration, calibrate_engine
+from validate.clock import ClockName
+from validate.comparison import Pair
+from validate.live_engine import on_cuda, start_engine
+from validate.noise import Noise, check_noise
+from validate.serving import TRIES, Job, Served, random_prompt, serve, undisturbed
+
+PARS_SCHEDULER = "parsim.scheduler.vllm.ParsScheduler"
+
+CPU_SETTINGS: dict[str, Any] = {
+    "max_num_seqs": 16,
+    "max_num_batched_tokens": 512,
+    "max_model_len": 1024,
+    "block_size": 32,
+}
+"""What the tiny model on a CPU serves with, so that 300 requests queue and end within a minute."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A started engine and what the model knows of it.
+
+    Attributes:
+        engine: vLLM's `LLMEngine`, idle.
+        name: model and device in words.
+        vocabulary: prompts are drawn from token ids below it.
+        config, calibration: by clock: settings as resolved with the step time fitted on that clock.
+    """
+
+    engine: Any
+    name: str
+    vocabulary: int
+    config: Mapping[ClockName, EngineConfig]
+    calibration: Mapping[ClockName, Calibration]
+
+
+def open_engine(
+    model: str, settings: Mapping[str, Any], *, dummy: bool, seed: int = 0
+) -> tuple[Any, str, int]:
+    """Start `model` with `ParsScheduler`; returns the engine, its name in words and its vocabulary's size.
+
+    Args:
+        model: folder, hub name, or the name of an architecture (which implies random weights).
+    """
+    folder: str | Path = model
+    known = model in architectures()
+    if not Path(model).is_dir() and (known or "/" not in model):
+        folder = write_model_folder(model, Path(tempfile.mkdtemp(prefix="parsim-model-")))
+    engine = start_engine(folder, settings, dummy=dummy or known, seed=seed, scheduler_cls=PARS_SCHEDULER)
+    device = "CUDA" if on_cuda() else "CPU"
+    weights = "random weights" if dummy or known else "real weights"
+    return engine, f"{Path(model).name} ({weights}) on {device}", int(engine.model_config.get_vocab_size())
+
+
+def calibrate_machine(
+    engine: Any,
+    name: str,
+    vocabulary: int,
+    clocks: Sequence[ClockName],
+    sample: Sequence[tuple[int, int]],
+    advance: Callable[[int, int], None] = lambda done, waves: None,
+    seed: int = 0,
+) -> Machine:
+    """Calibrate the engine on each clock."""
+    configs, calibrations = {}, {}
+    for clock in clocks:
+        configs[clock], calibrations[clock] = calibrate_engine(
+            engine, name, clock, vocabulary, sample, advance, seed
+        )
+    return Machine(engine, name, vocabulary, configs, calibrations)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """All runs on one clock.
+
+    Attributes:
+        clock: of the times.
+        pairs: real and model, policy by policy.
+        runs: in the order in which they were made.
+        tries: how many it took: one that other processes disturbed is made again.
+        noise: whether the machine spoilt them.
+    """
+
+    clock: ClockName
+    pairs: list[Pair]
+    runs: list[Served]
+    tries: int
+    noise: Noise
+
+
+def compare_policies(
+    machine: Machine,
+    trace: Trace,
+    policies: Sequence[Policy],
+    *,
+    clock: ClockName,
+    repeats: int,
+    keep: Callable[[str, int, Served], None] = lambda policy, repeat, served: None,
+    advance: Callable[[str, int], None] = lambda what, finished: None,
+) -> Outcome:
+    """Serve `trace` under each policy, `repeats` times, in an order that rotates; the model replays the same.
+
+    On a CPU, whose speed changes with what else runs there, the engine is calibrated anew before each further
+    repeat, and the model of a repeat has the step time of its own calibration.
+
+    Args:
+        keep: called after each run, so that an interrupted comparison loses only the run at hand.
+    """
+    runs: list[Served] = []
+    real: dict[str, list[pl.DataFrame]] = {policy.name: [] for policy in policies}
+    model: dict[str, list[pl.DataFrame]] = {policy.name: [] for policy in policies}
+    config = machine.config[clock]
+    tries = 0
+    sample = list(trace.frame.select("prompt_tokens", "output_tokens").iter_rows())
+    for repeat in range(repeats):
+        turn = repeat % len(policies)
+        if repeat and not on_cuda():
+            config, _ = calibrate_engine(
+                machine.engine, machine.name, clock, machine.vocabulary, sample, seed=repeat
+            )
+        for policy in [*policies[turn:], *policies[:turn]]:
+            jobs = make_jobs(trace, policy, machine.vocabulary)
+            what = f"{policy.name}, {clock} clock, repeat {repeat + 1} of {repeats}"
+            served, tried = undisturbed(
+                lambda j=jobs, p=policy, w=what: serve(  # type: ignore[misc]
+                    machine.engine, j, p, clock=clock, advance=lambda n: advance(w, n)
+                ),
+                1 if on_cuda() else TRIES,
+            )
+            tries += tried
+            runs.append(served)
+            real[policy.name].append(served.requests)
+            model[policy.name].append(modelled(trace, config, policy))
+            keep(policy.name, repeat, served)
+    pairs = [Pair(policy.name, policy.label, real[policy.name], model[policy.name]) for policy in policies]
+    step_time = machine.config[clock].step_time
+    return Outcome(clock, pairs, runs, tries, check_noise(runs, step_time, clock, on_cpu=not on_cuda()))
+
+
+def modelled(trace: Trace, config: EngineConfig, policy: Policy) -> pl.DataFrame:
+    """What the simulator says of the same requests; scores that are emulated stand in a column by now."""
+    return simulate(trace, config, replace(policy, emulated_tau=None)).requests
+
+
+def make_jobs(trace: Trace, policy: Policy, vocabulary: int) -> list[Job]:
+    """The trace's requests for the engine, with the scores that the policy ranks by."""
+    frame = trace.frame
+    if policy.score is not None and policy.score not in frame.columns:
+        raise UserError(f"trace {trace.name}: no column {policy.score} for policy {policy.name}")
+    scores = frame[policy.score].cast(pl.Float64).to_list() if policy.score else [None] * frame.height
+    return [
+        Job(request_id, arrival, random_prompt(request_id, prompt, vocabulary), output, score)
+        for (request_id, arrival, prompt, output), score in zip(
+            frame.select("request_id", "arrival_s", "prompt_tokens", "output_tokens").iter_rows(),
+            scores,
+            strict=True,
+        )
+    ]

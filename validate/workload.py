@@ -1,0 +1,109 @@
+"""What an engine at hand is asked to serve: a trace cut to what it can hold, scores, and a load that makes a queue."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import polars as pl
+
+from parsim.emulation import emulate_scores
+from parsim.engine import EngineConfig
+from parsim.metrics import summarize
+from parsim.scheduler.policy import POLICIES, Policy
+from parsim.simulation import simulate
+from parsim.sweep.spec import ASSUMED_TAUS
+from traces import Trace
+from traces.errors import UserError
+
+PRESSURE = 6.0
+"""The load is chosen so that FCFS's mean end-to-end latency is this many times that of an engine without a queue.
+
+Well past saturation: near it a queue's length depends without bound on a few percent of speed."""
+
+_TRIES = 24
+
+
+def cut(trace: Trace, requests: int, max_model_len: int, longest_output: int | None = None) -> Trace:
+    """The first `requests` that fit `max_model_len`, responses cut to `longest_output`, from time zero.
+
+    Raises:
+        UserError: none fits.
+    """
+    frame = trace.frame
+    if longest_output is not None:
+        frame = frame.with_columns(pl.col("output_tokens").clip(upper_bound=longest_output))
+    frame = frame.filter(pl.col("prompt_tokens") + pl.col("output_tokens") <= max_model_len).head(requests)
+    if not frame.height:
+        raise UserError(
+            f"trace {trace.name}: no request fits max_model_len {max_model_len}; use a model with a longer context"
+        )
+    return Trace(frame.with_columns(pl.col("arrival_s") - pl.col("arrival_s").min()), trace.metadata)
+
+
+def scored(
+    trace: Trace, policies: Sequence[Policy], taus: Mapping[str, float] | None = None, seed: int = 0
+) -> tuple[Trace, list[Policy], list[str]]:
+    """The trace with a score column for every policy; those that it lacks are emulated, and labelled so.
+
+    Returns:
+        The trace, the policies (those that are emulated carry the tau that was reached), and notes in words.
+    """
+    frame, chosen, notes = trace.frame, [], []
+    lengths = frame["output_tokens"].to_numpy()
+    for policy in policies:
+        emulated = policy.emulated_tau is not None or (
+            policy.score is not None and policy.score not in frame.columns
+        )
+        if not emulated:
+            chosen.append(policy)
+            continue
+        asked = policy.emulated_tau
+        if asked is None:
+            asked = (taus or {}).get(policy.name, ASSUMED_TAUS.get(policy.name))
+        if asked is None:
+            raise UserError(
+                f"policy {policy.name} needs the column {policy.score}, which trace {trace.name} lacks; "
+                f"give --emulate {policy.name}=TAU"
+            )
+        values, reached = emulate_scores(lengths, asked, seed)
+        column = f"score.{policy.name}"
+        frame = frame.with_columns(pl.Series(column, values))
+        chosen.append(replace(policy, score=column, emulated_tau=reached))
+        notes.append(
+            f"{policy.name}: scores are emulated, Kendall tau-b {reached:.2f} reached ({asked:.2f} asked)"
+        )
+    return Trace(frame, trace.metadata), chosen, notes
+
+
+def at_load(trace: Trace, load: float) -> Trace:
+    """Arrivals come `load` times faster."""
+    return Trace(trace.frame.with_columns(pl.col("arrival_s") / load), trace.metadata)
+
+
+def load_under_pressure(trace: Trace, engine: EngineConfig, pressure: float = PRESSURE) -> float:
+    """The load at which FCFS's mean E2E latency is `pressure` times that of a nearly idle engine."""
+
+    def mean_e2e(load: float) -> float:
+        return summarize(simulate(trace, engine, POLICIES["fcfs"], load=load).requests)["mean_e2el_ms"]
+
+    span = float(trace.frame["arrival_s"].to_numpy().max()) or 1.0
+    work = simulate(trace, engine, POLICIES["fcfs"], load=1e6).requests["finish_s"].to_numpy().max()
+    critical = span / float(work)
+    idle = mean_e2e(critical * 0.05)
+    low, high = critical * 0.05, critical * 20
+    if mean_e2e(high) < pressure * idle:
+        return float(high)
+    for _ in range(_TRIES):
+        middle = (low * high) ** 0.5
+        low, high = (low, middle) if mean_e2e(middle) >= pressure * idle else (middle, high)
+    return float(high)
+
+
+def blocks_under_pressure(trace: Trace, engine: EngineConfig, load: float, share: float = 0.6) -> int:
+    """`num_gpu_blocks` that is `share` of what FCFS would hold at most, so that memory runs short; one request fits."""
+    blocks = -(-(trace.frame["prompt_tokens"] + trace.frame["output_tokens"]).to_numpy() // engine.block_size)
+    run = simulate(trace, engine, POLICIES["fcfs"], load=load, steps="log")
+    assert run.steps is not None
+    held = engine.usable_blocks - int(run.steps["free_blocks"].to_numpy().min())
+    return max(int(held * share), int(blocks.max())) + 2
