@@ -20,6 +20,7 @@ COMMAND_MODULES = (
     "validate.recording_cli",
     "validate.calibrate_cli",
     "validate.record_cli",
+    "validate.end_to_end_cli",
     "validate.auto_cli",
 )
 

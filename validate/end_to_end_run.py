@@ -1,0 +1,188 @@
+"""PARS for real, from prompts to a report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from traces.atomic import replacing
+from validate.calibrate import calibrate_engine
+from validate.end_to_end import (
+    OBJECTIVES,
+    Prompts,
+    Scored,
+    pair_of,
+    policies,
+    score_prompts,
+    serve_policy,
+    split_lengths,
+    train_predictors,
+)
+from validate.engine import Machine, Outcome, open_engine
+from validate.engine_run import add_outcome
+from validate.live_engine import on_cuda, require_vllm
+from validate.noise import check_noise
+from validate.policy_report import PolicyReport
+from validate.progress import ProgressBar, progress_bar
+from validate.record import Recording, read_prompts, record, resume
+from validate.serving import Served
+from validate.smollm import prepare_model
+from validate.workload import PRESSURE, load_under_pressure
+
+
+@dataclass(frozen=True)
+class EndToEnd:
+    """What to run; see the options of `python -m validate end-to-end`."""
+
+    folder: Path
+    prompts: Path | None = None
+    lengths: Path | None = None
+    model: str = "smollm2"
+    recorded: int = 2000
+    max_tokens: int = 512
+    temperature: float = 0.7
+    epochs: int = 3
+    requests: int = 150
+    repeats: int = 1
+    max_num_seqs: int = 16
+    clock: str = "cpu"
+    seed: int = 0
+
+
+def run_end_to_end(run: EndToEnd) -> PolicyReport:
+    """Record, train, serve, compare, write.
+
+    Raises:
+        UserError: vLLM or a package is missing, or the prompts are none.
+    """
+    from rich.console import Console
+    from transformers import AutoTokenizer
+
+    console = Console(soft_wrap=True)
+    require_vllm()
+    model = str(prepare_model()) if run.model == "smollm2" else run.model
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    with progress_bar(console) as bar:
+        lengths = run.lengths or _record(run, model, bar)
+        train, test = split_lengths(lengths, tokenizer, run.folder)
+        predictors = train_predictors(train, run.folder, run.epochs, lambda what: bar.begin(what, 1))
+        prompts = Prompts.read(test, tokenizer, run.requests, run.seed)
+        scored = score_prompts(prompts, predictors)
+        machine, prompts, load = _started(run, model, prompts, bar)
+        runs = _serve(run, machine, prompts, predictors, bar)
+    clock: Any = run.clock
+    config = machine.config[clock]
+    pairs = [pair_of(p, runs[p.name], prompts, scored, config) for p in policies()]
+    every = [served for name in runs for served in runs[name]]
+    noise = check_noise(every, config.step_time, clock, on_cpu=not on_cuda())
+    report = PolicyReport("PARS for real: a model that stops by itself", _command(run))
+    add_outcome(report, machine, Outcome(clock, pairs, every, len(every), noise))
+    notes = _notes(run, lengths, train, prompts, scored, runs, load)
+    page = report.write(run.folder, notes, {"tau_b": scored.tau, "load": load, "machine": machine.name})
+    report.print(console)
+    for line in notes:
+        console.print(f"note: {line}", style="dim", highlight=False)
+    console.print(f"report: {page}", highlight=False)
+    return report
+
+
+def _record(run: EndToEnd, model: str, bar: ProgressBar) -> Path:
+    from traces.errors import UserError
+
+    out = run.folder / "lengths.jsonl"
+    recording = Recording(model, 1, run.temperature, run.max_tokens, 64, run.seed)
+    if run.prompts is None:
+        raise UserError("give PROMPTS to record, or --lengths FILE that `python -m validate record` wrote")
+    wanted = read_prompts(run.prompts, run.recorded)
+    done = len(resume(out, recording.stamp()))
+    bar.begin("recording natural lengths", len(wanted))
+    bar.advance("recording natural lengths", done)
+    record(wanted, out, recording, lambda n, tokens: bar.advance("recording natural lengths", n))
+    return out
+
+
+def _started(run: EndToEnd, model: str, prompts: Prompts, bar: ProgressBar) -> tuple[Machine, Prompts, float]:
+    """The engine, calibrated on lengths like those to come, and the load at which FCFS queues."""
+    bar.begin("starting the engine", 1)
+    longest = max(len(ids) for ids in prompts.token_ids) + run.max_tokens
+    settings = {
+        "max_num_seqs": run.max_num_seqs,
+        "max_num_batched_tokens": 512,
+        "max_model_len": -(-longest // 32) * 32,
+        "block_size": 32,
+        "num_gpu_blocks": run.max_num_seqs * (-(-longest // 32)) // 2,
+    }
+    engine, name, _ = open_engine(model, settings, dummy=False, seed=run.seed)
+    sample = [(len(ids), length) for ids, length in zip(prompts.token_ids, prompts.recorded, strict=True)]
+    clock: Any = run.clock
+    config, calibration = calibrate_engine(
+        engine, name, clock, 1000, sample, lambda done, waves: bar.within("measuring steps", waves), run.seed
+    )
+    load = load_under_pressure(prompts.trace(prompts.recorded, {}), config)
+    return Machine(engine, name, 1000, {clock: config}, {clock: calibration}), prompts.at_load(load), load
+
+
+def _serve(
+    run: EndToEnd, machine: Machine, prompts: Prompts, predictors: dict[str, Path], bar: ProgressBar
+) -> dict[str, list[Served]]:
+    runs: dict[str, list[Served]] = {policy.name: [] for policy in policies()}
+    bar.begin("serving", len(runs) * run.repeats * len(prompts.request_id))
+    for repeat in range(run.repeats):
+        for policy in policies():
+            served = serve_policy(
+                machine.engine,
+                prompts,
+                policy,
+                predictors,
+                run.clock,
+                run.temperature,
+                lambda n, w=f"serving, {policy.name}, repeat {repeat + 1}": bar.advance(w, n),  # type: ignore[misc]
+            )
+            runs[policy.name].append(served)
+            for suffix, frame in (("requests", served.requests), ("steps", served.steps)):
+                with replacing(run.folder / "runs" / f"{policy.name}-{repeat}-{suffix}.parquet") as path:
+                    frame.write_parquet(path)
+    return runs
+
+
+def _notes(
+    run: EndToEnd,
+    lengths: Path,
+    train: Path,
+    prompts: Prompts,
+    scored: Scored,
+    runs: dict[str, list[Served]],
+    load: float,
+) -> list[str]:
+    frame = pl.read_ndjson(lengths)
+    real = pl.Series(
+        [t for name in runs if name != "oracle" for s in runs[name] for t in s.requests["output_tokens"]]
+    )
+    late = {name: runs[name][0].scorer for name in OBJECTIVES}
+    return [
+        f"{frame.height} responses recorded from {frame['model'][0]} at temperature {run.temperature:g}, mean "
+        f"{frame['output_tokens'].to_numpy().mean():.0f} tokens, {frame['censored'].to_numpy().mean():.1%} cut at "
+        f"{run.max_tokens}; predictors trained on {pl.read_ndjson(train).height} of them, {run.epochs} epochs",
+        f"{len(prompts.request_id)} prompts that no predictor saw, at load {load:.3g} (FCFS's mean E2E latency about "
+        f"{PRESSURE:g} times an idle engine's by the model); responses end by themselves (mean "
+        f"{real.to_numpy().mean():.0f} tokens), but the Oracle's, which are forced to the lengths recorded before",
+        "Kendall tau-b with the recorded lengths on those prompts: "
+        + ", ".join(f"{name} {tau:.2f}" for name, tau in scored.tau.items()),
+        "scored inside the engine, on the same core, its CPU time counted: "
+        + ", ".join(
+            f"{name} {counts.get('scorer_failures', 0):.0f} failures so far" for name, counts in late.items()
+        ),
+        "every run draws its own responses, so that the lengths differ between policies; the model is given the "
+        "lengths that each run really generated",
+    ]
+
+
+def _command(run: EndToEnd) -> str:
+    source = run.prompts.name if run.prompts else f"--lengths {run.lengths.name}" if run.lengths else ""
+    return (
+        f"python -m validate end-to-end {source} --recorded {run.recorded} --requests {run.requests} "
+        f"--repeats {run.repeats} --epochs {run.epochs} --clock {run.clock} --seed {run.seed}"
+    )
