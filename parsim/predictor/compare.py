@@ -75,7 +75,7 @@ def run_comparison(
         facts: dict[str, list[dict[str, Any]]] = {}
         for variant in _variants(comparison, spec):
             try:
-                for seed in variant.seeds or comparison.seeds:
+                for seed in variant.seeds or spec.seeds or comparison.seeds:
                     found, fact = _one_run(comparison, job, variant, seed, out / "runs", say, progress)
                     scores.setdefault(variant.name, []).append(found)
                     facts.setdefault(variant.name, []).append(fact)
@@ -136,9 +136,7 @@ def _one_run(
     """Scores of the held-out prompts and facts of the run, from disk if it was done before."""
     from parsim.predictor.fit import fit
 
-    changes = {**variant.recipe, "seed": seed}
-    if job.spec.epochs is not None and "epochs" not in variant.recipe:
-        changes["epochs"] = job.spec.epochs
+    changes = {**job.spec.recipe, **variant.recipe, "seed": seed}
     recipe = Recipe.model_validate({**comparison.recipe.model_dump(), **changes})
     data = job.data
     if variant.also_train_on:

@@ -38,7 +38,8 @@ class DataSet(BaseModel):
         ceiling: models that are repeated samples of one another (one model at several temperatures), or none.
         only_dataset: keep prompts of that data set within the file only.
         limit: train on at most so many prompts (the first ones of the shuffled split).
-        epochs: overrides the recipe's, where a small corpus needs more passes.
+        recipe: overrides the comparison's: a small corpus needs small batches and more passes.
+        seeds: overrides the comparison's.
         variants: names of the variants to run here; all by default.
     """
 
@@ -52,7 +53,8 @@ class DataSet(BaseModel):
     only_dataset: str | None = None
     test_share: float = 0.1
     limit: int | None = None
-    epochs: int | None = None
+    recipe: dict[str, Any] = Field(default_factory=dict)
+    seeds: list[int] | None = None
     variants: list[str] | None = None
 
 
