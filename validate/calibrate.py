@@ -29,7 +29,7 @@ Wave = list[tuple[float, int, int]]
 """Requests as (arrival in s, prompt tokens, response tokens)."""
 
 HELD_OUT_EVERY = 4
-LIKE_THE_TRACE = 8
+LIKE_THE_TRACE = 6
 """Waves of twice as many requests as run at once, drawn from the workload to come and arriving one by one."""
 
 GAP_S = 0.01

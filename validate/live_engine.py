@@ -79,6 +79,10 @@ def start_engine(
     from vllm import EngineArgs
     from vllm.v1.engine.llm_engine import LLMEngine
 
+    if not on_cuda():
+        import torch
+
+        torch.set_num_threads(1)  # where torch was imported before OMP_NUM_THREADS was set
     arguments = {name: settings[name] for name in _FIELDS if settings.get(name) is not None}
     if settings.get("num_gpu_blocks"):
         arguments["num_gpu_blocks_override"] = settings["num_gpu_blocks"]

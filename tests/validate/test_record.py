@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -59,9 +60,11 @@ def test_resume_refuses_another_recording(tmp_path: Path) -> None:
 
 @pytest.mark.vllm
 def test_records_on_the_engine_and_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("vllm")
+    if find_spec("vllm") is None:
+        pytest.skip("vLLM is not installed")
     from validate import record as module
     from validate.architectures import write_model_folder
+    from validate.live_engine import require_vllm
 
     model = write_model_folder("tiny", tmp_path / "tiny")
     started = module.start_engine
@@ -71,6 +74,7 @@ def test_records_on_the_engine_and_continues(tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.setattr(module, "start_engine", dummy)
     monkeypatch.setattr(module, "chat_tokens", lambda tokenizer, text: [5 + len(text)] * len(text))
+    require_vllm()
     monkeypatch.setattr("vllm.v1.engine.llm_engine.LLMEngine.get_tokenizer", lambda self: None)
     recording = Recording(str(model), samples=2, max_tokens=12, concurrency=3)
     prompts = [Prompt(str(i), "x" * (3 + i)) for i in range(4)]
