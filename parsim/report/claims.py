@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 from parsim.report.page import figure
 from parsim.report.phrases import times
 from parsim.report.verdict import base_rows, gain
+from parsim.scheduler.policy import DEFAULT_STARVATION_THRESHOLD_S
 from parsim.sweep.interval import Interval
 from parsim.sweep.paper import PAPER_TAU
 from parsim.sweep.results import Results
@@ -136,7 +136,9 @@ def _near_oracle(results: Results) -> Claim:
     far = max(shares, key=lambda load: shares[load].value)
     near = shares[far].value <= 1.2
     where = percent(results, far)
-    found = f"{_label(results, 'pars')} takes {told(shares[far])} of Oracle SJF's mean at {where}, less elsewhere"
+    found = (
+        f"{_label(results, 'pars')} takes {told(shares[far])} of Oracle SJF's mean at {where}, less elsewhere"
+    )
     return Claim(
         "Close to Oracle SJF",
         found,
@@ -213,17 +215,21 @@ def _ranking(results: Results) -> list[Claim]:
     ]
 
 
-def backlog_gains(
-    done: dict[str, Results], policies: Callable[[Results], list[str]]
-) -> list[dict[str, object]]:
-    """Gain over FCFS against the number of requests of the same overload."""
+def backlog_gains(done: dict[str, Results]) -> list[dict[str, object]]:
+    """Gain over FCFS against the number of requests of the same overload, by policy and guard."""
     return [
         {
             "requests": results.facts["trace"]["requests"],
             "policy": policy,
-            **gain(results, policy, 1.0)._asdict(),
+            "guard_s": guard,
+            **results.ratio(
+                results.select("main", policy="fcfs"),
+                results.select("main", policy=policy, starvation_threshold_s=guard),
+                "mean_per_token_latency_ms",
+            )._asdict(),
         }
         for name, results in done.items()
         if name.startswith("backlog")
-        for policy in policies(results)
+        for policy in ("pars", "oracle")
+        for guard in (None, DEFAULT_STARVATION_THRESHOLD_S)
     ]

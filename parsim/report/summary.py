@@ -18,12 +18,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 COLUMNS = (
-    ("mean_per_token_latency_ms", "mean ms/token"),
-    ("p99_per_token_latency_ms", "p99 ms/token"),
-    ("mean_ttft_ms", "mean TTFT ms"),
+    ("mean_per_token_latency_ms", "mean ms/tok"),
+    ("p99_ttft_ms", "p99 TTFT ms"),
     ("p99_e2el_ms", "p99 E2E ms"),
-    ("max_wait_s", "max wait s"),
-    ("request_throughput", "req/s"),
+    ("max_wait_s", "wait s"),
 )
 
 
@@ -34,19 +32,20 @@ def print_summary(results: Results, console: Console, page: Path) -> None:
     j = judge(results)
     rate = results.facts["trace"]["rate_rps"]
     table = Table(
-        title=f"At {figure(j.load * rate)} requests/s (load {figure(j.load)})", title_justify="left"
+        title=f"At {figure(j.load * rate)} requests/s (load {figure(j.load)}); gain: FCFS mean ms/tok / the policy's",
+        title_justify="left",
     )
-    table.add_column("policy")
+    table.add_column("policy", no_wrap=True)
     for _, title in COLUMNS:
         table.add_column(title, justify="right")
-    table.add_column("gain over FCFS", justify="right")
+    table.add_column("gain", justify="right", no_wrap=True)
     for name, label in labels(results).items():
         rows = base_rows(results, name, j.load)
         cells = [figure(float(rows[metric].mean())) for metric, _ in COLUMNS]  # type: ignore[arg-type]
         table.add_row(label, *cells, str(gain(results, name, j.load)) if name != "fcfs" else "")
     console.print(table)
     gains = Table(title="Gain in mean latency per token over FCFS, by requests/s", title_justify="left")
-    gains.add_column("policy")
+    gains.add_column("policy", no_wrap=True)
     for load in results.facts["loads"]:
         gains.add_column(figure(load * rate), justify="right")
     for name, label in labels(results).items():
@@ -59,6 +58,8 @@ def print_summary(results: Results, console: Console, page: Path) -> None:
     for sentence in sentences(j, results):
         if sentence:
             console.print(plain(sentence), highlight=False)
+    for broken in results.facts["decision"]["violated"]:
+        console.print(f"No setting meets {broken}; the nearest one is chosen", highlight=False)
     console.print(f"Report: {page}", highlight=False)
 
 

@@ -22,6 +22,9 @@ from parsim.report.verdict import HEADLINE, QUEUE_SHARE, Judgement, decile_cost,
 from parsim.sweep.choose import EQUAL
 from parsim.sweep.results import Results
 
+MANY_PROMOTED = 0.1
+"""The share of promoted requests from which the guard shapes the result."""
+
 
 def headline(j: Judgement, results: Results) -> Markup:
     """The answer in one sentence."""
@@ -85,7 +88,7 @@ def sentences(j: Judgement, results: Results) -> list[Markup]:
             )
         )
     if j.policy != "fcfs":
-        out.append(_who_pays(j, results))
+        out += [_who_pays(j, results), _guard(j, results)]
     out += [regime(j, results), without_ranking(j, results)]
     if facts["emulated"]:
         taus = ", ".join(f"{name} at tau {tau:.2f}" for name, tau in facts["emulated"].items())
@@ -111,6 +114,18 @@ def _who_pays(j: Judgement, results: Results) -> Markup:
         "Who pays: the longest tenth of responses take {} their latency under FCFS, the shortest tenth are served {} "
         "sooner; p99 latency is {} that of FCFS; the longest wait goes from {} to {}."
     ).format(longest, shortest, tail_number(j, "p99_e2el_ms"), *waits)
+
+
+def _guard(j: Judgement, results: Results) -> Markup:
+    """Where the starvation guard undoes the ranking, say so."""
+    threshold = results.facts["policies"][j.policy]["starvation_threshold_s"]
+    share = mean_of(results, j.policy, j.load, "promoted") / mean_of(results, j.policy, j.load, "completed")
+    if threshold is None or not share >= MANY_PROMOTED:
+        return Markup("")
+    told = number(share, f"{share:.0%}", "promoted share", policy=j.policy, load=j.load)
+    return Markup(
+        "The starvation guard ({} s) promoted {} of the requests: past it the order is first come again."
+    ).format(f"{threshold:g}", told)
 
 
 def regime(j: Judgement, results: Results) -> Markup:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from parsim.scheduler.policy import DEFAULT_STARVATION_THRESHOLD_S
 from parsim.sweep.results import Results
 from parsim.sweep.run import run_sweep
 from parsim.sweep.spec import ASSUMED_TAUS, parse_spec
@@ -77,12 +78,13 @@ def experiments(corpus: str) -> dict[str, dict[str, Any]]:
 
 
 def backlog(corpus: str, capacity_rps: float) -> dict[str, dict[str, Any]]:
-    """The same overload for longer and longer: what makes large factors."""
+    """The same overload for longer and longer, without a starvation guard and with it: what makes large factors."""
     arrivals = f"poisson(rate={OVERLOAD * capacity_rps:.4g})"
     return {
         f"backlog-{count}": {
             "trace": {"join": {"corpus": corpus, "arrivals": arrivals, "n": count}},
             "policies": ["fcfs", "pars", "oracle"],
+            "starvation_threshold_s": [None, DEFAULT_STARVATION_THRESHOLD_S],
             "loads": [1],
             "seeds": [0, 1, 2],
             "studies": [],

@@ -25,7 +25,7 @@ from traces.atomic import replacing
 if TYPE_CHECKING:
     from rich.console import Console
 
-MAP_LOADS = 7
+MAP_LOADS = 5
 STUDY_SEEDS = 2
 BUSY = 1.15
 """The bundled trace's verdict is about this share of the capacity: a busy hour."""

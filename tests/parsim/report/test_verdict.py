@@ -112,6 +112,8 @@ def recompute(folder: Path, facts: dict[str, str], focus: float) -> float:
             pl.col("policy") == "fcfs", pl.col("waiting") > 0
         )
         return float(series["kv_usage"].max())  # type: ignore[arg-type]
+    if what == "promoted share":
+        return float(column(facts["policy"], "promoted").mean() / column(facts["policy"], "completed").mean())
     if what in ("decile-cost", "decile-gain"):
         groups = pl.read_parquet(folder / "groups.parquet").join(frame, on="row")
         groups = groups.filter(
