@@ -6,7 +6,7 @@ import json
 import os
 import shlex
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,28 @@ from parsim.sweep.plan import Grid
 from parsim.sweep.workload import Workload
 from traces.atomic import replacing
 
+SERVED = {
+    "llama-3.1-8b": "meta-llama/Llama-3.1-8B-Instruct",
+    "llama-3.1-70b": "meta-llama/Llama-3.1-70B-Instruct",
+    "llama-3.2-1b": "meta-llama/Llama-3.2-1B-Instruct",
+    "llama-3.2-3b": "meta-llama/Llama-3.2-3B-Instruct",
+    "qwen2.5-7b": "Qwen/Qwen2.5-7B-Instruct",
+    "qwen2.5-14b": "Qwen/Qwen2.5-14B-Instruct",
+    "qwen2.5-32b": "Qwen/Qwen2.5-32B-Instruct",
+    "mistral-7b": "mistralai/Mistral-7B-Instruct-v0.3",
+    "deepseek-r1-distill-llama-8b": "deepseek-ai/DeepSeek-R1-Distill-Llama-8B",
+}
+"""Names on the hub of the presets' models; any other is left as MODEL."""
+SHIPPED_DEFAULT = "pars"
+"""The predictor that the scorer loads when none is named."""
 
-def serve_command(model: str, policy: Policy, engine: EngineConfig) -> str:
+
+def serve_command(policy: Policy, engine: EngineConfig, *, pin_blocks: bool = False) -> str:
     """The `vllm serve` command line that runs these settings.
 
-    `num_gpu_blocks` is what vLLM finds on the card, so it is not among the options.
+    `num_gpu_blocks` is what vLLM finds on the card, unless `pin_blocks` asks for the engine's number.
     """
+    model = next((full for short, full in SERVED.items() if engine.name.startswith(short)), "MODEL")
     words = ["vllm", "serve", model]
     words += ["--max-num-seqs", str(engine.max_num_seqs)]
     words += ["--max-num-batched-tokens", str(engine.max_num_batched_tokens)]
@@ -33,6 +49,13 @@ def serve_command(model: str, policy: Policy, engine: EngineConfig) -> str:
     words.append("--enable-prefix-caching" if engine.enable_prefix_caching else "--no-enable-prefix-caching")
     if engine.long_prefill_token_threshold:
         words += ["--long-prefill-token-threshold", str(engine.long_prefill_token_threshold)]
+    if not engine.enable_chunked_prefill:
+        words.append("--no-enable-chunked-prefill")
+    if not engine.async_scheduling:
+        words.append("--no-async-scheduling")
+    if pin_blocks:
+        words += ["--num-gpu-blocks-override", str(engine.num_gpu_blocks)]
+    before = ""
     if policy.order != "fcfs" or policy.victim != "last":
         words += ["--scheduler-cls", "parsim.scheduler.vllm.ParsScheduler"]
         settings: dict[str, Any] = {"policy": policy.name}
@@ -40,15 +63,17 @@ def serve_command(model: str, policy: Policy, engine: EngineConfig) -> str:
             guard = policy.starvation_threshold_s
             settings["starvation_threshold_s"] = "none" if guard is None else guard
         settings["victim"] = policy.victim
+        if policy.order == "score" and policy.score not in ("prompt_tokens", "output_tokens"):
+            settings["scorer"] = "parsim.predictor.scorer:create"
+            if policy.name != SHIPPED_DEFAULT:
+                before = f"PARSIM_PREDICTOR={policy.name} "
         words += ["--additional-config", json.dumps({"parsim": settings})]
-    return shlex.join(words)
+    return before + shlex.join(words)
 
 
 def chosen(decision: Decision, grid: Grid) -> tuple[Policy, EngineConfig]:
     """The policy and engine of a decision."""
     row = decision.row
-    from dataclasses import replace
-
     policy = replace(
         grid.base[str(row["policy"])],
         starvation_threshold_s=row["starvation_threshold_s"],  # type: ignore[arg-type]

@@ -69,8 +69,7 @@ def run_sweep(
     results = collect(runs, workload.rate_rps, facts)
     decision = decide(results.results, spec.objective, constraints, focus)
     policy, engine = chosen(decision, grid)
-    model = engine.name if "/" in engine.name else "MODEL"
-    facts["command"] = serve_command(model, policy, engine)
+    facts["command"] = serve_command(policy, engine, pin_blocks="num_gpu_blocks" in spec.set)
     facts["decision"] = {
         "row": decision.row,
         "feasible": decision.feasible,

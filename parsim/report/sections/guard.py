@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from parsim.metrics import METRICS
 from parsim.report import charts
 from parsim.report.page import Block, Chart, Column, Columns, Prose, Section, Table
 from parsim.report.phrases import display
@@ -75,10 +76,7 @@ def _victims(results: Results) -> Table:
         .group_by("num_gpu_blocks", "policy", "victim", maintain_order=True)
         .agg(
             pl.col("preemptions", "recomputed_tokens", HEADLINE, "p99_e2el_ms").mean(),
-            tax=(
-                pl.col("recomputed_tokens") / (pl.col("total_token_throughput") * pl.col("duration_s"))
-            ).mean()
-            * 100,
+            tax=pl.col("recompute_share").mean() * 100,
         )
         .with_columns(
             label=pl.col("policy").map_elements(lambda n: display(results, n), return_dtype=pl.String)
@@ -95,7 +93,7 @@ def _victims(results: Results) -> Table:
         ),
         "preemptions": Column("Preemptions", "", 0),
         "recomputed_tokens": Column("Recomputed", "tokens", 0),
-        "tax": Column("Recompute tax", "%", 1, "recomputed tokens / (prompt + response tokens)"),
+        "tax": Column("Recompute tax", "%", 1, METRICS["recompute_share"].formula),
         HEADLINE: Column("Mean latency per token", "ms"),
         "p99_e2el_ms": Column("p99 latency", "ms", 0),
     }

@@ -62,7 +62,9 @@ def predictors(results: Results) -> pl.DataFrame:
     rows = []
     for name, label in labels(results).items():
         chosen = base_rows(results, name, load)
-        tau = chosen["reached_tau"].mean() if chosen.height else None
+        tau = results.facts["score_taus"].get(name) if name not in results.facts["emulated"] else None
+        if tau is None and chosen.height:
+            tau = chosen["reached_tau"].mean()
         if name in ("fcfs", "oracle", "hrrn") or tau is None:
             continue
         rows.append({"label": label, "policy": name, "tau": tau, "gain": gain(results, name, load).value})
