@@ -99,7 +99,7 @@ def train_predictors(train: Path, folder: Path, epochs: int, begin: Callable[[st
                 "--out",
                 str(out),
             ]
-            command += ["--epochs", str(epochs), "--name", policy, "--test-share", "0", "--quiet"]
+            command += ["--epochs", str(epochs), "--name", policy, "--test-share", "0.02", "--quiet"]
             run = subprocess.run(command, capture_output=True, text=True)
             if run.returncode:
                 raise UserError(

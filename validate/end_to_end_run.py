@@ -30,7 +30,7 @@ from validate.progress import ProgressBar, progress_bar
 from validate.record import Recording, read_prompts, record, resume
 from validate.serving import Served
 from validate.smollm import prepare_model
-from validate.workload import PRESSURE, load_under_pressure
+from validate.workload import OVERLOAD, load_under_pressure
 
 
 @dataclass(frozen=True)
@@ -166,8 +166,8 @@ def _notes(
         f"{frame.height} responses recorded from {frame['model'][0]} at temperature {run.temperature:g}, mean "
         f"{frame['output_tokens'].to_numpy().mean():.0f} tokens, {frame['censored'].to_numpy().mean():.1%} cut at "
         f"{run.max_tokens}; predictors trained on {pl.read_ndjson(train).height} of them, {run.epochs} epochs",
-        f"{len(prompts.request_id)} prompts that no predictor saw, at load {load:.3g} (FCFS's mean E2E latency about "
-        f"{PRESSURE:g} times an idle engine's by the model); responses end by themselves (mean "
+        f"{len(prompts.request_id)} prompts that no predictor saw, at load {load:.3g} (they arrive "
+        f"{OVERLOAD:g} times faster than the engine serves them); responses end by themselves (mean "
         f"{real.to_numpy().mean():.0f} tokens), but the Oracle's, which are forced to the lengths recorded before",
         "Kendall tau-b with the recorded lengths on those prompts: "
         + ", ".join(f"{name} {tau:.2f}" for name, tau in scored.tau.items()),

@@ -22,7 +22,7 @@ from validate.noise import residuals
 from validate.policy_report import PolicyReport
 from validate.progress import ProgressBar, progress_bar
 from validate.serving import BUSY, TRIES, Served
-from validate.workload import PRESSURE, at_load, blocks_under_pressure, cut, load_under_pressure, scored
+from validate.workload import OVERLOAD, at_load, blocks_under_pressure, cut, load_under_pressure, scored
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ def _tuned(
     if load is None:
         load = load_under_pressure(trace, config)
         notes.append(
-            f"load {load:.3g} chosen so that FCFS's mean E2E latency is {PRESSURE:g} times an idle engine's"
+            f"load {load:.3g} chosen so that requests arrive {OVERLOAD:g} times faster than the engine serves them"
         )
     if roomy:
         blocks = blocks_under_pressure(trace, config, load)

@@ -61,7 +61,8 @@ def run_server(run: ServerRun) -> bool:
     if run.url is None and not on_cuda():
         settings = CPU_SETTINGS | {"num_gpu_blocks": 256} | settings
     whole = bundled_trace() if run.trace == "bundled" else read_trace(run.trace)
-    room = int(settings.get("max_model_len", 8192))
+    facts = server_facts(run.url) if run.url is not None else {}
+    room = int({**facts, **settings}.get("max_model_len", 8192))
     trace, policies, notes = scored(cut(whole, run.requests, room), run.policies, run.taus, run.seed)
     trace = at_load(trace, run.load)
     runs = [_serve(run, settings, trace, policy, console) for policy in policies]
@@ -69,7 +70,7 @@ def run_server(run: ServerRun) -> bool:
         counts = ", ".join(f"{n} {status}" for status, n in served.counts.items())
         late = (served.requests["sent_s"] - served.requests["arrival_s"]).drop_nulls().to_numpy()
         notes.append(
-            f"{served.policy.label}: {counts}; requests were sent at most {float(late or 0.0):.3f} s late"
+            f"{served.policy.label}: {counts}; requests were sent at most {late.max(initial=0.0):.3f} s late"
         )
     lost = [line for served in runs for line in failures(served)]
     page = _report(run, settings, runs, [*lost, *notes], console)

@@ -9,19 +9,17 @@ import polars as pl
 
 from parsim.emulation import emulate_scores
 from parsim.engine import EngineConfig
-from parsim.metrics import summarize
 from parsim.scheduler.policy import POLICIES, Policy
 from parsim.simulation import simulate
 from parsim.sweep.spec import ASSUMED_TAUS
 from traces import Trace
 from traces.errors import UserError
 
-PRESSURE = 6.0
-"""The load is chosen so that FCFS's mean end-to-end latency is this many times that of an engine without a queue.
+OVERLOAD = 3.0
+"""Requests arrive so many times faster than the engine can serve them, so that a queue builds up and drains.
 
-Well past saturation: near it a queue's length depends without bound on a few percent of speed."""
-
-_TRIES = 24
+Well past saturation: near it a queue's length depends without bound on a few percent of the engine's speed.
+"""
 
 
 def cut(trace: Trace, requests: int, max_model_len: int, longest_output: int | None = None) -> Trace:
@@ -81,23 +79,11 @@ def at_load(trace: Trace, load: float) -> Trace:
     return Trace(trace.frame.with_columns(pl.col("arrival_s") / load), trace.metadata)
 
 
-def load_under_pressure(trace: Trace, engine: EngineConfig, pressure: float = PRESSURE) -> float:
-    """The load at which FCFS's mean E2E latency is `pressure` times that of a nearly idle engine."""
-
-    def mean_e2e(load: float) -> float:
-        return summarize(simulate(trace, engine, POLICIES["fcfs"], load=load).requests)["mean_e2el_ms"]
-
-    span = float(trace.frame["arrival_s"].to_numpy().max()) or 1.0
-    work = simulate(trace, engine, POLICIES["fcfs"], load=1e6).requests["finish_s"].to_numpy().max()
-    critical = span / float(work)
-    idle = mean_e2e(critical * 0.05)
-    low, high = critical * 0.05, critical * 20
-    if mean_e2e(high) < pressure * idle:
-        return float(high)
-    for _ in range(_TRIES):
-        middle = (low * high) ** 0.5
-        low, high = (low, middle) if mean_e2e(middle) >= pressure * idle else (middle, high)
-    return float(high)
+def load_under_pressure(trace: Trace, engine: EngineConfig, overload: float = OVERLOAD) -> float:
+    """The load at which requests arrive `overload` times faster than FCFS serves them from a full queue."""
+    span = float(trace.frame["arrival_s"].to_numpy().max())
+    work = float(simulate(trace, engine, POLICIES["fcfs"], load=1e9).requests["finish_s"].to_numpy().max())
+    return overload * span / work if span > 0 else 1.0
 
 
 def blocks_under_pressure(trace: Trace, engine: EngineConfig, load: float, share: float = 0.6) -> int:
