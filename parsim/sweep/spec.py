@@ -60,7 +60,7 @@ class TraceSource(_Strict):
 class SweepSpec(_Strict):
     """A grid of runs and what is asked of it. Lists are swept; every combination is a point."""
 
-    name: str = Field("default", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    name: str = Field("bundled", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     trace: TraceSource = TraceSource(bundled=True)
     engine: str = Field(DEFAULT_ENGINE, description="preset, or a file with the engine's fields")
     set: dict[str, Any] = Field({}, description="engine fields by vLLM's names; a list is swept")
