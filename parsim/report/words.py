@@ -89,7 +89,7 @@ def sentences(j: Judgement, results: Results) -> list[Markup]:
         )
     if j.policy != "fcfs":
         out += [_who_pays(j, results), _guard(j, results)]
-    out += [regime(j, results), without_ranking(j, results)]
+    out += [regime(j, results), what_would(j, results), without_ranking(j, results)]
     if facts["emulated"]:
         taus = ", ".join(f"{name} at tau {tau:.2f}" for name, tau in facts["emulated"].items())
         out.append(
@@ -146,6 +146,30 @@ def regime(j: Judgement, results: Results) -> Markup:
         display(results, j.policy), rate_number(results, j.helps_from)
     )
     return text + shortage(results)
+
+
+def what_would(j: Judgement, results: Results) -> Markup:
+    """Where no order can help: what latency is made of, and so what would."""
+    if j.answer != "cannot help":
+        return Markup("")
+    parts = latency_parts(results, j.load)
+    told = [number(x, f"{x:.0%}", "share of latency", part=name, load=j.load) for name, x in parts.items()]
+    cure = {
+        "waiting": "more slots or KV memory, or another replica",
+        "prefill": "a larger token budget, prefix caching or shorter prompts",
+        "decoding": "a faster card or model, smaller batches or shorter responses",
+    }[max(parts, key=lambda name: parts[name])]
+    return Markup(
+        "Latency under FCFS is {} waiting, {} prefill and {} decoding. What would help: {}."
+    ).format(*told, cure)
+
+
+def latency_parts(results: Results, load: float) -> dict[str, float]:
+    """Shares of the mean E2E latency of FCFS: waiting for a slot, from there to the first token, decoding."""
+    queue, ttft, e2el = (
+        mean_of(results, "fcfs", load, f"mean_{name}_ms") for name in ("queue", "ttft", "e2el")
+    )
+    return {"waiting": queue / e2el, "prefill": (ttft - queue) / e2el, "decoding": (e2el - ttft) / e2el}
 
 
 def shortage(results: Results) -> Markup:

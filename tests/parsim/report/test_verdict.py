@@ -112,6 +112,10 @@ def recompute(folder: Path, facts: dict[str, str], focus: float) -> float:
             pl.col("policy") == "fcfs", pl.col("waiting") > 0
         )
         return float(series["kv_usage"].max())  # type: ignore[arg-type]
+    if what == "share of latency":
+        queue, ttft, e2el = (column("fcfs", f"mean_{name}_ms").mean() for name in ("queue", "ttft", "e2el"))
+        parts = {"waiting": queue, "prefill": ttft - queue, "decoding": e2el - ttft}
+        return float(parts[facts["part"]] / e2el)
     if what == "promoted share":
         return float(column(facts["policy"], "promoted").mean() / column(facts["policy"], "completed").mean())
     if what in ("decile-cost", "decile-gain"):
