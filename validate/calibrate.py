@@ -32,8 +32,14 @@ HELD_OUT_EVERY = 4
 LIKE_THE_TRACE = 6
 """Waves of twice as many requests as run at once, drawn from the workload to come and arriving one by one."""
 
+LONGEST_IN_WAVE = 256
+"""Their responses are cut to so many tokens: a calibration takes seconds."""
+
 GAP_S = 0.01
 """Mean gap between their arrivals: short enough to saturate the engine."""
+
+WARM_UP = 6
+"""Waves that are run once unmeasured: the first steps of a process are slow."""
 
 ENOUGH_CALM = 0.3
 """Share of the steps of a calibration that must be undisturbed for the others to be left out."""
@@ -86,7 +92,10 @@ def design(config: dict[str, Any], sample: Sequence[tuple[int, int]] = (), seed:
             picked = [(int(rng.choice(sizes)), int(rng.integers(4, 64))) for _ in range(2 * most)]
         gaps = np.cumsum(rng.exponential(GAP_S, len(picked)))
         waves.append(
-            [(float(t), min(p, longest), min(o, longest - p)) for t, (p, o) in zip(gaps, picked, strict=True)]
+            [
+                (float(t), min(p, longest), min(o, LONGEST_IN_WAVE, longest + 32 - p))
+                for t, (p, o) in zip(gaps, picked, strict=True)
+            ]
         )
     return [waves[i] for i in rng.permutation(len(waves))]
 
@@ -196,6 +205,7 @@ def calibrate_engine(
     """Measure and fit the engine at hand; its resolved settings come from itself."""
     facts = resolved_facts(engine)
     waves = design(facts, sample, seed)
+    measure(engine, waves[:WARM_UP], clock, vocabulary)
     steps = measure(engine, waves, clock, vocabulary, lambda done: advance(done, len(waves)))
     word = "the engine's CPU clock" if clock == "cpu" else "the wall clock"
     calibration = fit_steps(steps, f"fitted to {steps.height} steps of {len(waves)} designed waves on {word}")

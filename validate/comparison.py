@@ -95,21 +95,28 @@ def speedups(
     rows = []
     for pair in pairs:
         own = [(_values(r)[metric], _values(m)[metric]) for r, m in zip(pair.real, pair.model, strict=True)]
-        gains = np.array([(b[0] / o[0], b[1] / o[1]) for b, o in zip(reference, own, strict=False)])
-        interval = t_interval(gains[:, 0])
-        model = float(np.exp(np.log(gains[:, 1]).mean()))
+        interval = t_interval(np.array([b[0] / o[0] for b, o in zip(reference, own, strict=False)]))
+        real, model = (
+            base_mean / own_mean for base_mean, own_mean in zip(_means(reference), _means(own), strict=True)
+        )
         rows.append(
             {
                 "policy": pair.policy,
                 "label": pair.label,
-                "real": interval.value,
+                "real": real,
                 "low": interval.low,
                 "high": interval.high,
                 "model": model,
-                "error": model / interval.value - 1,
+                "error": model / real - 1,
             }
         )
     return pl.DataFrame(rows)
+
+
+def _means(values: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Mean over repeats of real and model."""
+    real, model = np.mean(values, axis=0)
+    return float(real), float(model)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,15 @@ from traces import Trace, bundled_trace, read_trace
 from traces.atomic import replacing
 from traces.errors import UserError
 from validate.clock import ClockName
-from validate.engine import CPU_SETTINGS, Machine, Outcome, calibrate_machine, compare_policies, open_engine
+from validate.engine import (
+    CPU_SETTINGS,
+    GPU_SETTINGS,
+    Machine,
+    Outcome,
+    calibrate_machine,
+    compare_policies,
+    open_engine,
+)
 from validate.engine_file import write_engine
 from validate.live_engine import on_cuda, require_vllm
 from validate.noise import residuals
@@ -60,9 +68,8 @@ def run_engine(run: EngineRun) -> PolicyReport:
     policies = [_policy(name) for name in run.policies or DEFAULT_POLICIES]
     whole = bundled_trace() if run.trace == "bundled" else read_trace(run.trace)
     settings = {name: yaml.safe_load(str(value)) for name, value in run.settings.items()}
-    if not on_cuda():
-        settings = CPU_SETTINGS | settings
-    room = int(settings.get("max_model_len", 8192))
+    settings = (GPU_SETTINGS if on_cuda() else CPU_SETTINGS) | settings
+    room = int(settings["max_model_len"])
     trace, policies, notes = scored(
         cut(whole, run.requests, room, run.longest_output), policies, run.taus, run.seed
     )
@@ -107,7 +114,8 @@ def add_outcome(report: PolicyReport, machine: Machine, outcome: Outcome) -> Non
         [
             *outcome.noise.notes,
             f"{len(outcome.runs)} runs kept of {outcome.tries} made: one whose steps took over {BUSY:g} times their "
-            f"CPU time on the wall clock is made again, at most {TRIES} times",
+            f"CPU time on the wall clock is made again, at most {TRIES} times, and left out in the end where other "
+            f"repeats of its policy were undisturbed ({sum(run.stretch <= BUSY for run in outcome.runs)} were)",
         ],
         residuals(outcome.runs, calibration.step_time, outcome.clock),
         f"The step-time model was {calibration.step_time.provenance}; on held-out steps its median error is "
@@ -135,7 +143,7 @@ def _tuned(
             engine, name, vocabulary, clocks, sample, lambda done, waves: bar.within(what, waves), run.seed
         )
 
-    roomy = {} if "num_gpu_blocks" in settings or on_cuda() else {"num_gpu_blocks": 4096}
+    roomy = {} if "num_gpu_blocks" in settings else {"num_gpu_blocks": 4096}
     machine = start(roomy, "starting and calibrating the engine")
     config = machine.config[clocks[-1]]
     load = run.load

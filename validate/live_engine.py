@@ -54,6 +54,18 @@ def on_cuda() -> bool:
     return bool(torch.cuda.is_available())
 
 
+def engine_arguments(settings: Mapping[str, Any], *, cuda: bool, dummy: bool) -> dict[str, Any]:
+    """vLLM's `EngineArgs` for these settings on a CUDA device or a CPU."""
+    arguments = {name: settings[name] for name in _FIELDS if settings.get(name) is not None}
+    if settings.get("num_gpu_blocks"):
+        arguments["num_gpu_blocks_override"] = settings["num_gpu_blocks"]
+    if not cuda:
+        arguments |= {"enforce_eager": True, "kv_cache_memory_bytes": settings.get("kv_bytes", 1 << 30)}
+    if dummy:
+        arguments |= {"load_format": "dummy", "skip_tokenizer_init": True}
+    return arguments
+
+
 def start_engine(
     model: str | Path,
     settings: Mapping[str, Any],
@@ -83,13 +95,7 @@ def start_engine(
         import torch
 
         torch.set_num_threads(1)  # where torch was imported before OMP_NUM_THREADS was set
-    arguments = {name: settings[name] for name in _FIELDS if settings.get(name) is not None}
-    if settings.get("num_gpu_blocks"):
-        arguments["num_gpu_blocks_override"] = settings["num_gpu_blocks"]
-    if not on_cuda():
-        arguments |= {"enforce_eager": True, "kv_cache_memory_bytes": settings.get("kv_bytes", 1 << 30)}
-    if dummy:
-        arguments |= {"load_format": "dummy", "skip_tokenizer_init": True}
+    arguments = engine_arguments(settings, cuda=on_cuda(), dummy=dummy)
     if scheduler_cls:
         arguments |= {"scheduler_cls": scheduler_cls, "additional_config": dict(additional_config or {})}
     try:

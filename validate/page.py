@@ -31,8 +31,10 @@ def verdict(
     rows = table.filter(pl.col("metric").is_in(list(headline)))
     worst = rows.sort(pl.col("error").abs(), descending=True).row(0, named=True)
     within = abs(worst["error"]) <= limit
+    count = rows["label"].n_unique()
+    of = f"and {count} policies " if count > 1 else ""
     sentences = [
-        f"Over {len(headline)} headline metrics and {rows['label'].n_unique()} policies the largest error is "
+        f"Over {len(headline)} headline metrics {of}the largest error is "
         f"{worst['error']:+.1%}: {worst['metric']} of {worst['label']}, measured {worst['real']:,.4g} {worst['unit']}, "
         f"predicted {worst['model']:,.4g}."
     ]
@@ -95,7 +97,7 @@ def error_section(table: pl.DataFrame, heading: str = "Measured and predicted", 
     zero = (
         alt.Chart(pl.DataFrame({"zero": [0]})).mark_rule(color="#888", strokeDash=[4, 3]).encode(x="zero:Q")
     )
-    height = {"step": max(16, 10 * len(labels))}
+    height = percent["metric"].n_unique() * max(18, 12 * len(labels))
     return Section(
         heading,
         [

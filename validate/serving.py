@@ -23,7 +23,7 @@ Lengths = Literal["forced", "natural"]
 BUSY = 1.10
 """Wall time of steps above this many times their CPU time: other processes took turns on the core."""
 
-TRIES = 2
+TRIES = 4
 """Times that a run which other processes disturbed is made, at most."""
 
 

@@ -17,7 +17,10 @@ from traces import Trace
 from traces.errors import UserError
 from validate.architectures import parameters, write_model_folder
 from validate.auto import read_choice, scaled
+from validate.calibrate import design
 from validate.clock import CpuClock, WallClock
+from validate.engine import GPU_SETTINGS
+from validate.live_engine import engine_arguments
 from validate.workload import blocks_under_pressure, cut, load_under_pressure, scored
 
 ENGINE = load_engine(
@@ -135,6 +138,27 @@ def test_choice_is_read_and_cut_to_a_cpu(tmp_path: Path) -> None:
     (tmp_path / "choice.json").write_text("{}")
     with pytest.raises(UserError, match=r"is no choice\.json"):
         read_choice(tmp_path)
+
+
+def test_engine_arguments_for_a_gpu_and_a_cpu() -> None:
+    """All that a GPU run differs in before the device is called: compiled, and memory left to vLLM."""
+    gpu = engine_arguments(GPU_SETTINGS, cuda=True, dummy=True)
+    assert gpu == {
+        "max_num_seqs": 64,
+        "max_num_batched_tokens": 2048,
+        "max_model_len": 4096,
+        "block_size": 16,
+        "num_gpu_blocks_override": 1200,
+        "load_format": "dummy",
+        "skip_tokenizer_init": True,
+    }
+    cpu = engine_arguments(GPU_SETTINGS, cuda=False, dummy=False)
+    assert cpu["enforce_eager"] is True
+    assert cpu["kv_cache_memory_bytes"] > 0
+    assert "load_format" not in cpu
+    waves = design(GPU_SETTINGS | {"num_gpu_blocks": 1200}, [(170, 230), (400, 900)])
+    # a step of Llama-3.1-8B takes some 10 ms on an 80 GB card: the longest wave ends within seconds
+    assert sum(max(output for _, _, output in wave) for wave in waves) * 0.01 < 60
 
 
 @pytest.mark.vllm
