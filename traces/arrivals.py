@@ -14,9 +14,17 @@ from difflib import get_close_matches
 import numpy as np
 from numpy.typing import NDArray
 
+from traces.checks import MAX_ARRIVAL_S
 from traces.errors import UserError
+from traces.seeds import generator
 
 Times = NDArray[np.floating]
+
+LEAST, MOST = 1e-9, 1e9
+"""Range of every setting but an amplitude: rates of one in 30 years to one a nanosecond."""
+
+HALVINGS = 80
+"""Of an interval in a bisection: below what a float can tell apart."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +55,10 @@ class Arrivals:
                 raise UserError(
                     f"arrival process {self.kind}: {name} is {value:g}, must be a positive number"
                 )
+            if name != "amplitude" and not LEAST <= value <= MOST:
+                raise UserError(
+                    f"arrival process {self.kind}: {name} is {value:g}, must lie between {LEAST:g} and {MOST:g}"
+                )
         object.__setattr__(self, "settings", {**defaults, **self.settings})
         if self.settings.get("amplitude", 0) > 1:
             raise UserError(
@@ -59,11 +71,21 @@ class Arrivals:
         return f"{self.kind}({', '.join(f'{name}={value:.15g}' for name, value in self.settings.items())})"
 
     def draw(self, n: int, seed: int) -> Times:
-        """The first `n` arrival times in seconds, ascending; the first is 0."""
+        """The first `n` arrival times in seconds, ascending; the first is 0.
+
+        Raises:
+            UserError: `n` is below 1, the seed is negative, or the last one comes after `MAX_ARRIVAL_S`.
+        """
         if n < 1:
             raise UserError(f"asked for {n} requests, must be >= 1")
-        times = KINDS[self.kind][0](n, np.random.default_rng(seed), **self.settings)
-        return times - times[0]
+        times = KINDS[self.kind][0](n, generator(seed), **self.settings)
+        times = times - times[0]
+        if times[-1] > MAX_ARRIVAL_S:
+            raise UserError(
+                f"arrival process {self}: request {n:,} comes after {times[-1]:.3g} s, more than {MAX_ARRIVAL_S:g}; "
+                "ask for fewer requests or a higher rate"
+            )
+        return times
 
 
 def _poisson(n: int, rng: np.random.Generator, rate: float) -> Times:
@@ -85,18 +107,18 @@ def _burst(n_requests: int, rng: np.random.Generator, n: float, every_s: float) 
 def _diurnal(n: int, rng: np.random.Generator, rate: float, amplitude: float, period_s: float) -> Times:
     """Poisson with rate(t) = rate (1 - amplitude cos(2 pi t / period)): quietest at 0.
 
-    Thinning (Lewis and Shedler 1979): candidates at the peak rate, each kept with probability rate(t)/peak.
+    Inversion (Cinlar 1975): the times t at which the integral of the rate, t - swing sin(2 pi t / period) times
+    the rate, reaches the sums of unit exponentials. It is within `swing` of a straight line and ascends, so
+    bisection finds t; thinning would draw for ever where the rate is almost 0.
     """
-    peak = rate * (1 + amplitude)
-    kept: list[Times] = []
-    clock, found = 0.0, 0
-    while found < n:
-        candidates = clock + np.cumsum(rng.exponential(1 / peak, n))
-        clock = candidates[-1]
-        chance = (1 - amplitude * np.cos(2 * np.pi * candidates / period_s)) / (1 + amplitude)
-        kept.append(candidates[rng.random(n) < chance])
-        found += len(kept[-1])
-    return np.concatenate(kept)[:n]
+    even = np.cumsum(rng.exponential(1 / rate, n))
+    swing = amplitude * period_s / (2 * np.pi)
+    low, high = np.maximum(even - swing, 0.0), even + swing
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        early = middle - swing * np.sin(2 * np.pi * middle / period_s) < even
+        low, high = np.where(early, middle, low), np.where(early, high, middle)
+    return high
 
 
 KINDS: dict[str, tuple[Callable[..., Times], dict[str, float]]] = {
@@ -122,6 +144,8 @@ def parse_arrivals(text: str) -> Arrivals:
     settings: dict[str, float] = {}
     for part in filter(None, (part.strip() for part in (match[2] or "").split(","))):
         name, _, value = part.partition("=")
+        if name.strip() in settings:
+            raise UserError(f"arrival process {text!r}: {name.strip()} is given twice")
         try:
             settings[name.strip()] = float(value)
         except ValueError:

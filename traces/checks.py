@@ -16,6 +16,10 @@ MAX_TOKENS = 1_000_000_000
 SHOWN = 5
 """Bad rows that an error lists; the rest are counted."""
 
+MAX_ARRIVAL_S = 1e10
+"""A later arrival (after 300 years) is a mistake of units, and beside it a clock in floating point would lose
+microseconds."""
+
 RAW_ARRIVAL = "raw.arrival_s"
 NUMBER = "number."
 """A column `number.NAME` holds the cells of NAME as f64, null where they are no numbers."""
@@ -62,7 +66,8 @@ def checked(
     """
     frame, notes = draft.frame, list(draft.notes)
     if frame.is_empty():
-        raise UserError(f"{path}: holds no requests; expected at least one row")
+        why = "".join(f"; {note}" for note in notes if note.startswith("dropped "))
+        raise UserError(f"{path}: holds no requests; expected at least one row{why}")
     width = len(str(frame.height - 1))
     if "request_id" not in frame.columns:
         ids = pl.int_range(pl.len()).cast(pl.String).str.zfill(width).alias("request_id")
@@ -163,7 +168,11 @@ def _faults(frame: pl.DataFrame, draft: Draft) -> dict[str, list[Fault]]:
         for column in ("prompt_tokens", "output_tokens")
     }
     if "arrival_s" in frame.columns:
-        faults["arrival_s"] = _number_faults(frame, "arrival_s", whole=False, least=0)
+        late = pl.format(f"is {{}}, above {MAX_ARRIVAL_S:g} s: check its unit", _shown(frame, "arrival_s"))
+        faults["arrival_s"] = [
+            *_number_faults(frame, "arrival_s", whole=False, least=0),
+            (pl.col(NUMBER + "arrival_s") > MAX_ARRIVAL_S, late),
+        ]
     for column in frame.columns:
         if column.startswith(SCORE_PREFIX):
             faults[column] = _number_faults(frame, column, whole=False, least=None)

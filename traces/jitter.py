@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
+from traces.seeds import generator
 from traces.trace import Trace
 
 ZERO_SHARE = 0.5
@@ -37,6 +36,6 @@ def jitter(trace: Trace, seed: int = 0, tick: float | None = None) -> Trace:
     tick = tick if tick is not None else tick_s(trace)
     if tick is None:
         return trace
-    moved = trace.frame["arrival_s"] + np.random.default_rng(seed).uniform(0, tick, len(trace))
+    moved = trace.frame["arrival_s"] + generator(seed).uniform(0, tick, len(trace))
     frame = trace.frame.with_columns(arrival_s=moved - moved.min()).sort("arrival_s", maintain_order=True)
     return Trace(frame, trace.noting(f"arrivals spread uniformly inside ticks of {tick:.3f} s, seed {seed}"))

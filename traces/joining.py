@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from traces.arrivals import Arrivals, parse_arrivals
+from traces.arrivals import HELP, Arrivals, parse_arrivals
 from traces.corpus import Corpus
 from traces.errors import UserError
+from traces.seeds import generator
 from traces.trace import OPTIONAL, REQUIRED, SCORE_PREFIX, Trace
 
 
@@ -43,6 +44,12 @@ def join(
         UserError: a file or text is not understood, a column is missing, or there are fewer arrivals or rows
             than asked for.
     """
+    if not isinstance(corpus, Corpus | pl.DataFrame | str | Path):
+        raise UserError(f"corpus: {corpus!r} is no file; name a trace or a prompt corpus")
+    if not isinstance(arrivals, Arrivals | Trace | str | Path):
+        raise UserError(f"arrivals: {arrivals!r} is no trace file or arrival process; {HELP}")
+    if not isinstance(n, int | None):
+        raise UserError(f"n: {n!r} is no whole number")
     corpus, metadata = _rows(corpus, model, metadata)
     arrivals = _when(arrivals)
     missing = [column for column in ("prompt_tokens", "output_tokens") if column not in corpus.columns]
@@ -60,7 +67,7 @@ def join(
     if not replace and n > corpus.height:
         raise UserError(f"asked for {n:,} requests of {corpus.height:,} rows without repeats; ask for fewer")
     times = _times(arrivals, n, seed)
-    rng = np.random.default_rng([seed, 1])  # apart from the stream that the arrivals use
+    rng = generator(seed, 1)  # apart from the stream that the arrivals use
     rows = rng.choice(corpus.height, n, replace=replace)
     if "request_id" not in corpus.columns:
         corpus = corpus.with_row_index("request_id")

@@ -11,9 +11,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from traces.checks import MAX_TOKENS
 from traces.errors import UserError
 
 Tokens = NDArray[np.int64]
+
+MAX_CV = 1000
 
 
 @dataclass(frozen=True)
@@ -36,10 +39,18 @@ class Lognormal:
 
     def __post_init__(self) -> None:
         for name in ("prompt_mean", "prompt_cv", "output_mean", "output_cv"):
-            if not getattr(self, name) > 0:
-                raise UserError(f"lengths: {name} is {getattr(self, name):g}, must be > 0")
-        if self.max_tokens is not None and self.max_tokens < 1:
-            raise UserError(f"lengths: max_tokens is {self.max_tokens}, must be >= 1")
+            value, most = getattr(self, name), MAX_TOKENS if name.endswith("mean") else MAX_CV
+            if not isinstance(value, int | float):
+                raise UserError(f"lengths: {name} is {value!r}, must be a number")
+            if not value > 0:
+                raise UserError(f"lengths: {name} is {value:g}, must be > 0")
+            if value > most:
+                raise UserError(f"lengths: {name} is {value:g}, must be <= {most:,}")
+        if self.max_tokens is not None:
+            if not isinstance(self.max_tokens, int):
+                raise UserError(f"lengths: max_tokens is {self.max_tokens!r}, must be a whole number")
+            if self.max_tokens < 1:
+                raise UserError(f"lengths: max_tokens is {self.max_tokens}, must be >= 1")
         check_correlation(self.correlation)
 
     def draw(self, n: int, rng: np.random.Generator) -> tuple[Tokens, Tokens]:
@@ -53,7 +64,12 @@ class Lognormal:
         for z, (mean, cv) in zip(normal, shapes, strict=True):
             variance = np.log1p(cv**2)
             tokens = np.exp(np.log(mean) - variance / 2 + np.sqrt(variance) * z)
-            drawn.append(np.clip(np.rint(tokens), 1, self.max_tokens).astype(np.int64))
+            tokens = np.clip(np.rint(tokens), 1, self.max_tokens)
+            if tokens.max() > MAX_TOKENS:
+                raise UserError(
+                    f"lengths: mean {mean:g} and cv {cv:g} draw more than {MAX_TOKENS:,} tokens; set max_tokens"
+                )
+            drawn.append(tokens.astype(np.int64))
         return drawn[0], drawn[1]
 
 
@@ -122,5 +138,7 @@ def coupled_normals(n: int, spearman: float, rng: np.random.Generator) -> NDArra
 
 
 def check_correlation(value: float) -> None:
+    if not isinstance(value, int | float):
+        raise UserError(f"lengths: correlation is {value!r}, must be a number")
     if not -1 <= value <= 1:
         raise UserError(f"lengths: correlation is {value:g}, must be between -1 and 1")

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-import numpy as np
 import polars as pl
 
-from traces.arrivals import Arrivals, parse_arrivals
+from traces.arrivals import HELP, Arrivals, parse_arrivals
+from traces.errors import UserError
 from traces.lengths import Lognormal, Resampled, parse_lengths
+from traces.seeds import generator
 from traces.trace import Trace
 
 
@@ -32,12 +33,16 @@ def synthesize(
     Raises:
         UserError: `n` is below 1, or the text or the settings are not understood.
     """
+    if not isinstance(arrivals, Arrivals | str):
+        raise UserError(f"arrivals: {arrivals!r} is no arrival process; {HELP}")
+    if not isinstance(lengths, Lognormal | Resampled | Mapping):
+        raise UserError(f"lengths: {lengths!r} is no set of settings such as prompt_mean: 500")
+    if not isinstance(n, int):
+        raise UserError(f"n: {n!r} is no whole number")
     arrivals = parse_arrivals(arrivals) if isinstance(arrivals, str) else arrivals
     lengths = parse_lengths(lengths) if isinstance(lengths, Mapping) else lengths
     times = arrivals.draw(n, seed)
-    prompt, output = lengths.draw(
-        n, np.random.default_rng([seed, 1])
-    )  # apart from the stream of the arrivals
+    prompt, output = lengths.draw(n, generator(seed, 1))  # apart from the stream of the arrivals
     ids = pl.int_range(n, eager=True).cast(pl.String).str.zfill(len(str(n - 1)))
     frame = pl.DataFrame(
         {"request_id": ids, "arrival_s": times, "prompt_tokens": prompt, "output_tokens": output}

@@ -64,6 +64,10 @@ ROWS = {
         "line 2: hash_ids has 4 hashes where the prompt has 2 full blocks of 512 tokens; "
         "line 3: hash_ids is missing",
     ),
+    "units": (
+        PLAIN + "a,0,5,5\nb,1e18,5,5\n",
+        "1 bad row: line 3: arrival_s is 1e18, above 1e+10 s: check its unit",
+    ),
     "many": (
         PLAIN + "".join(f"{i},0,0,5\n" for i in range(1200)),
         "1,200 bad rows: "
@@ -130,6 +134,25 @@ FILES = {
         (json.dumps({"input_lens": [1]}) + "\n" + json.dumps({"input_lens": [1]})).encode(),
         "line 2: holds more than one result; keep one whole JSON value a file",
     ),
+    "column twice": (
+        (PLAIN.strip() + ",output_tokens\na,0,5,5,6\n").encode(),
+        "line 1 has the column output_tokens twice; rename or delete one",
+    ),
+    "semicolons": (
+        (PLAIN + "a,0,5,5\n").replace(",", ";").encode(),
+        "line 1: fields are separated by semicolons",
+    ),
+    "tabs": ((PLAIN + "a,0,5,5\n").replace(",", "\t").encode(), "line 1: fields are separated by tabs"),
+    "only failures": (
+        b"Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n5,ChatGPT,472,0,472,x\n",
+        "holds no requests; expected at least one row; dropped 1 of 1 rows with zero response tokens",
+    ),
+    "nested JSONL": (b'{"a":' * 100_000, "line 1 is JSON nested without end, not a request"),
+    "nested JSON": (b"[" * 100_000, "is JSON nested without end, not a request"),
+    "number for a list": (
+        json.dumps({"input_lens": 5, "output_lens": [1], "start_times": [0]}).encode(),
+        "input_lens is no list; the result is damaged, run it again",
+    ),
     "hashes without size": (
         PLAIN.strip().encode() + b",prefix_hashes\na,0,5,5,[]\n",
         "has prefix_hashes but hash_block_size is missing; add it: the tokens per hash",
@@ -173,6 +196,13 @@ def test_forced_format_that_does_not_fit(tmp_path):
         read_trace(path, "mooncake")
     with pytest.raises(UserError, match="unknown format 'azzure' \\(nearest: azure\\)"):
         read_trace(path, "azzure")
+
+
+def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path):
+    for name, content in (("t.jsonl", moon(tokens=5) + moon(10)), ("t.csv", PLAIN + "a,0,5,5\nb,1,5,5\n")):
+        path = tmp_path / name
+        path.write_text(content, encoding="utf-8-sig")
+        assert len(read_trace(path)) == 2
 
 
 def test_skip_bad_drops_counts_and_keeps_the_rest(tmp_path):

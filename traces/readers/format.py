@@ -13,6 +13,9 @@ from traces.readers.source import Source
 LIKENESS = 0.6
 """Mean similarity of names (difflib) above which a file is a format with a column misspelt or missing."""
 
+SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
+"""What some programs write in place of commas."""
+
 
 @dataclass(frozen=True)
 class Format:
@@ -87,6 +90,9 @@ def detect(source: Source, formats: Sequence[Format]) -> Format:
         return max(whole, key=lambda form: len(form.required))
     likest = max(fitting, key=lambda form: form.likeness(source.columns), default=None)
     if likest is None or likest.likeness(source.columns) < LIKENESS:
+        for other, called in SEPARATORS.items():
+            if source.kind == "csv" and len(source.columns) == 1 and other in source.columns[0]:
+                raise UserError(f"{source.path}: line 1: fields are separated by {called}, expected commas")
         raise UserError(
             f"{source.path}: format not recognised (columns: {', '.join(source.columns[:12]) or 'none'}); "
             f"name it with --format ({', '.join(form.name for form in formats)})"

@@ -20,6 +20,7 @@ from traces.errors import UserError
 
 HEAD_BYTES = 65_536
 CSV_FIELD_LIMIT = 2**31 - 1
+TOO_DEEP = "is JSON nested without end, not a request"
 
 
 class Source:
@@ -90,6 +91,8 @@ class Source:
             if line.strip() == "{":
                 return None
             raise UserError(f"{self.path}: line 1 is not complete JSON; mend or delete the line") from None
+        except RecursionError:
+            raise UserError(f"{self.path}: line 1 {TOO_DEEP}") from None
         return first if isinstance(first, dict) else None
 
     @cached_property
@@ -111,6 +114,9 @@ class Source:
             UserError: a record has too many fields, a quote is not closed, or a byte is not UTF-8.
         """
         header = self.columns
+        for column in columns:
+            if header.count(column) > 1:
+                raise UserError(f"{self.path}: line 1 has the column {column} twice; rename or delete one")
         try:
             frame = pl.read_csv(
                 self.path, infer_schema=False, glob=False, columns=sorted(map(header.index, columns))
@@ -158,8 +164,12 @@ class Source:
         Raises:
             UserError: a line is not a complete JSON object, or a list is of another type.
         """
-        # read_ndjson takes *, ? and [] in a name for a pattern, and cannot be told not to
-        content = self.path.read_bytes() if set(self.path.name) & set("*?[") else self.path
+        # read_ndjson takes *, ? and [] in a name for a pattern, and stops at a byte order mark
+        marked = self.head.startswith(codecs.BOM_UTF8)
+        content: bytes | Path = self.path
+        if marked or set(self.path.name) & set("*?["):
+            with self.open() as file:
+                content = file.read().removeprefix(codecs.BOM_UTF8)
         try:
             return pl.read_ndjson(content, schema=schema).with_row_index("row")
         except (pl.exceptions.PolarsError, UnicodeDecodeError) as error:
@@ -196,6 +206,8 @@ class Source:
             raise UserError(
                 f"{self.path}: line {error.lineno}: {hint}; keep one whole JSON value a file"
             ) from None
+        except RecursionError:
+            raise UserError(f"{self.path}: {TOO_DEEP}") from None
         except UnicodeDecodeError:
             raise self._not_utf8() from None
         if not isinstance(value, dict) and not (value and all(isinstance(item, dict) for item in value)):
@@ -266,6 +278,8 @@ def _line_fault(line: str, schema: Mapping[str, pl.DataType]) -> str | None:
         record = json.loads(line)  # Python's reader takes NaN and Infinity, which JSON does not have
     except json.JSONDecodeError:
         return "is not complete JSON"
+    except RecursionError:
+        return TOO_DEEP
     if not isinstance(record, dict):
         return "is not a JSON object"
     for name, value in record.items():

@@ -21,6 +21,10 @@ def read(source: Source) -> Draft:
     result = source.json
     lists = {column: result[name] for column, name in FIELDS.items()}
     lists["error"] = result.get("errors") or [""] * len(lists["arrival_s"])
+    for column, values in lists.items():
+        if not isinstance(values, list):
+            name = FIELDS.get(column, "errors")
+            raise UserError(f"{source.path}: {name} is no list; the result is damaged, run it again")
     sizes = {FIELDS.get(column, "errors"): len(values) for column, values in lists.items()}
     if len(set(sizes.values())) > 1:
         found = ", ".join(f"{name} {size:,}" for name, size in sizes.items())
