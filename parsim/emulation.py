@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from traces.seeds import generator
+
 _SEARCH_STEPS = 24
 _TOLERANCE = 0.002
 _LARGEST_SAMPLE = 20_000
@@ -34,7 +36,7 @@ def emulate_scores(
     count = len(lengths)
     if count < 2 or (lengths == lengths[0]).all():
         return np.zeros(count), float("nan")
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     ranks = np.empty(count)
     ranks[np.lexsort((rng.random(count), lengths))] = np.arange(1, count + 1)
     signal = ndtri(ranks / (count + 1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from traces import Trace
 
 Steps = Literal["none", "log", "detail"]
+
+CLOCK_ERROR = 1e-3
+"""The most that rounding of the clock may take from or add to the shortest step, as a share of it."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,8 @@ def simulate(
         steps: record no steps, their totals, or also every request in them.
 
     Raises:
-        UserError: the trace lacks the policy's scores, is empty, or its hashes do not fit the block size.
+        UserError: the trace lacks the policy's scores, is empty, its hashes do not fit the block size, or its last
+            arrival is so late that the clock would lose steps to rounding.
     """
     import simpy
 
@@ -76,6 +81,7 @@ def simulate(
         raise UserError(f"load {load:g}: must be a finite number above 0")
     if not len(trace):
         raise UserError(f"trace {trace.name}: holds no requests; nothing to simulate")
+    _check_clock(trace, engine, load)
     scores, reached_tau = _scores(trace, policy, seed)
     requests = _requests(trace, engine, scores, load)
     log = None if steps == "none" else StepLog(detail=steps == "detail")
@@ -107,6 +113,17 @@ def simulate(
             "cpu_s": cpu_s,
         },
     )
+
+
+def _check_clock(trace: Trace, engine: EngineConfig, load: float) -> None:
+    """Refuse arrivals so late that adding a step to the clock is lost in rounding."""
+    last_s = float(trace.frame["arrival_s"][-1]) / load
+    least_s = engine.step_time.least_s
+    if not math.ulp(last_s) <= CLOCK_ERROR * least_s:
+        raise UserError(
+            f"trace {trace.name}: at load {load:g} the last request arrives after {last_s:.3g} s, where the clock "
+            f"cannot tell steps of {least_s:.3g} s apart; raise the load, or check the units of arrivals and step time"
+        )
 
 
 @contextmanager

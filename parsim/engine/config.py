@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from parsim.engine.step_time import StepTime
+
+MOST = 10**15
+"""The most that a setting counts: more is a mistake, and what is computed from it stays within int64."""
+
+MOST_BLOCK_SIZE = 10**6
+"""The most tokens of a block: the engine keeps a counter for each."""
 
 
 class EngineConfig(BaseModel):
@@ -31,18 +37,25 @@ class EngineConfig(BaseModel):
 
     name: str = "custom"
     provenance: str = "given by hand"
-    max_num_seqs: int = Field(256, ge=1)
-    max_num_batched_tokens: int = Field(2048, ge=1)
-    block_size: int = Field(16, ge=1)
-    num_gpu_blocks: int = Field(ge=2)
-    max_model_len: int = Field(32768, ge=2)
+    max_num_seqs: int = Field(256, ge=1, le=MOST)
+    max_num_batched_tokens: int = Field(2048, ge=1, le=MOST)
+    block_size: int = Field(16, ge=1, le=MOST_BLOCK_SIZE)
+    num_gpu_blocks: int = Field(ge=2, le=MOST)
+    max_model_len: int = Field(32768, ge=2, le=MOST)
     enable_prefix_caching: bool = True
     enable_chunked_prefill: bool = True
-    long_prefill_token_threshold: int = Field(0, ge=0)
+    long_prefill_token_threshold: int = Field(0, ge=0, le=MOST)
     watermark: float = Field(0.0, ge=0.0, lt=1.0, allow_inf_nan=False)
     scheduler_reserve_full_isl: bool = True
     async_scheduling: bool = True
     step_time: StepTime
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_switch_for_a_number(cls, value: object, info: ValidationInfo) -> object:
+        if isinstance(value, bool) and cls.model_fields[str(info.field_name)].annotation is not bool:
+            raise ValueError(f"expected a number or text, got {str(value).lower()}")
+        return value
 
     @model_validator(mode="after")
     def _consistent(self) -> EngineConfig:

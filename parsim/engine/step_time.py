@@ -6,6 +6,9 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+MOST_S = 1e6
+"""The most seconds of one term: a longer one is a mistake of units, and sums stay finite."""
+
 
 class StepTime(BaseModel):
     """Seconds of one engine step as a sum of five terms over the batch's totals.
@@ -23,11 +26,11 @@ class StepTime(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    base_s: float = Field(ge=0, allow_inf_nan=False)
-    prefill_token_s: float = Field(0.0, ge=0, allow_inf_nan=False)
-    decode_seq_s: float = Field(0.0, ge=0, allow_inf_nan=False)
-    kv_token_s: float = Field(0.0, ge=0, allow_inf_nan=False)
-    attention_pair_s: float = Field(0.0, ge=0, allow_inf_nan=False)
+    base_s: float = Field(ge=0, le=MOST_S, allow_inf_nan=False)
+    prefill_token_s: float = Field(0.0, ge=0, le=MOST_S, allow_inf_nan=False)
+    decode_seq_s: float = Field(0.0, ge=0, le=MOST_S, allow_inf_nan=False)
+    kv_token_s: float = Field(0.0, ge=0, le=MOST_S, allow_inf_nan=False)
+    attention_pair_s: float = Field(0.0, ge=0, le=MOST_S, allow_inf_nan=False)
     source: Literal["fitted", "roofline", "given"] = "given"
     provenance: str = "given by hand"
     fit_error: dict[str, float] | None = None
@@ -38,6 +41,13 @@ class StepTime(BaseModel):
             raise ValueError(
                 "base_s, or both prefill_token_s and decode_seq_s, must be above 0: time must pass"
             )
+
+    @property
+    def least_s(self) -> float:
+        """Seconds of the shortest step: one prompt token alone, or one decoding sequence that reads one token."""
+        return self.base_s + min(
+            self.prefill_token_s + self.attention_pair_s, self.decode_seq_s + self.kv_token_s
+        )
 
     def seconds(self, prefill_tokens: int, decode_seqs: int, kv_tokens: int, attention_pairs: int) -> float:
         """Seconds of a step with these totals.
