@@ -66,7 +66,7 @@ def resolve(spec: SweepSpec, trace: Trace) -> Grid:
     """The engines and policies of a sweep on `trace`.
 
     Raises:
-        UserError: an unknown policy or engine field (with the nearest name), a bad value, a tau out of range.
+        UserError: an unknown policy or engine field (with the nearest name), a bad value, a tau out of range, no fcfs.
     """
     swept = {name: value for name, value in spec.set.items() if isinstance(value, list)}
     fixed = {name: value for name, value in spec.set.items() if name not in swept}
@@ -81,9 +81,13 @@ def resolve(spec: SweepSpec, trace: Trace) -> Grid:
     emulated: dict[str, float] = {}
     for name in spec.policies:
         policy, tau = _scored(name, spec, trace)
+        if any(policy.name == other.name for other in policies):
+            raise UserError(f"policies: {name} stands for {policy.name}, which is there already; delete one")
         if tau is not None:
             emulated[policy.name] = tau
         policies.extend(_variants(policy, spec))
+    if "fcfs" not in {p.name for p in policies}:
+        raise UserError("policies: fcfs is missing, which every gain is measured against; add it")
     extra = [name for name in spec.emulate if name not in {p.name for p in policies}]
     if extra:
         raise UserError(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parsim.metrics import METRICS
-from parsim.scheduler.policy import Policy
+from parsim.scheduler.policy import DEFAULT_STARVATION_THRESHOLD_S, Policy
 from parsim.sweep.choose import NOT_RUNNABLE, Constraint
 from parsim.sweep.execute import Runner
 from parsim.sweep.measure import Outcome
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 BATCH = 6
 """Trials asked for at once: they run side by side, and the search is the same for any number of processes."""
+
+GUARD_RANGE_S = (5.0, 600.0)
+"""Starvation thresholds that are tried."""
 
 
 def search(
@@ -88,9 +91,12 @@ def starts(policies: dict[str, Policy], grid: Grid) -> list[dict[str, object]]:
 
 
 def _start(policy: Policy, grid: Grid) -> dict[str, object]:
+    guard, (low, high) = policy.starvation_threshold_s, GUARD_RANGE_S
     return {
         "policy": policy.name,
-        "starvation_threshold_s": policy.starvation_threshold_s or 120.0,
+        "starvation_threshold_s": DEFAULT_STARVATION_THRESHOLD_S
+        if guard is None
+        else min(max(guard, low), high),
         "victim": policy.victim,
         "max_num_seqs": grid.engine.max_num_seqs,
         "max_num_batched_tokens": grid.engine.max_num_batched_tokens,
@@ -100,13 +106,13 @@ def _start(policy: Policy, grid: Grid) -> dict[str, object]:
 def _point(trial: Trial, policies: dict[str, Policy], grid: Grid, load: float, seed: int) -> Point:
     own = grid.engine
     policy = policies[trial.suggest_categorical("policy", list(policies))]
-    guard = trial.suggest_float("starvation_threshold_s", 5.0, 600.0, log=True)
+    guard = trial.suggest_float("starvation_threshold_s", *GUARD_RANGE_S, log=True)
     victim = trial.suggest_categorical("victim", ["last", "worst"])
     seqs = trial.suggest_int("max_num_seqs", max(own.max_num_seqs // 4, 1), own.max_num_seqs * 4, log=True)
     tokens = trial.suggest_int(
         "max_num_batched_tokens",
-        max(own.max_num_batched_tokens // 4, 64),
-        own.max_num_batched_tokens * 8,
+        min(max(own.max_num_batched_tokens // 4, 64), own.max_num_batched_tokens),
+        max(own.max_num_batched_tokens * 8, 64),
         log=True,
     )
     limits = {"max_num_seqs": _round(seqs, 8, own.max_num_seqs)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -22,6 +22,9 @@ ASSUMED_TAU_SOURCE = (
     "tau of a MiniLM ranker on 1,500 held-out Alpaca prompts (Vicuna-7B lengths): "
     "pointwise 0.54, listwise 0.545, pairwise 0.56"
 )
+
+MOST_LOAD = 1e9
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -65,20 +68,25 @@ class SweepSpec(_Strict):
     engine: str = Field(DEFAULT_ENGINE, description="preset, or a file with the engine's fields")
     set: dict[str, Any] = Field({}, description="engine fields by vLLM's names; a list is swept")
     policies: tuple[str, ...] = DEFAULT_POLICIES
-    starvation_threshold_s: tuple[float | None, ...] | None = Field(
+    starvation_threshold_s: tuple[Seconds | None, ...] | None = Field(
         None,
+        min_length=1,
         description="guard thresholds of the ranked policies (null: no guard); default: each policy's own",
     )
-    victim: tuple[Literal["last", "worst"], ...] | None = None
+    victim: tuple[Literal["last", "worst"], ...] | None = Field(None, min_length=1)
     loads: Literal["auto"] | tuple[float, ...] = Field(
         "auto", description="arrival rate as a multiple of the trace's; auto: from idle to past the capacity"
     )
-    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
+    seeds: tuple[Annotated[int, Field(ge=0)], ...] = (0, 1, 2, 3, 4)
     emulate: dict[str, float] = Field(
         {}, description="policy -> Kendall tau-b, where a score is to be emulated"
     )
-    slo: dict[Literal["ttft", "tpot", "e2el"], float] = Field({}, description="milliseconds")
-    focus_load: float | None = Field(None, gt=0, description="the load that the verdict is about")
+    slo: dict[Literal["ttft", "tpot", "e2el"], Annotated[float, Field(gt=0, allow_inf_nan=False)]] = Field(
+        {}, description="milliseconds"
+    )
+    focus_load: float | None = Field(
+        None, gt=0, lt=MOST_LOAD, description="the load that the verdict is about"
+    )
     objective: str = "mean_per_token_latency_ms"
     subject_to: tuple[str, ...] = Field((), description="constraints such as p99_ttft_ms<=2000")
     studies: tuple[Study, ...] = ("map", "tau", "guard", "victim", "timeline", "search")
@@ -108,9 +116,24 @@ class SweepSpec(_Strict):
     @field_validator("loads", mode="after")
     @classmethod
     def _positive(cls, value: object) -> object:
-        if isinstance(value, tuple) and (not value or any(not 0 < load < 1e9 for load in value)):
+        if isinstance(value, tuple) and (not value or any(not 0 < load < MOST_LOAD for load in value)):
             raise ValueError("loads must be positive numbers")
         return value
+
+    @field_validator("set", mode="after")
+    @classmethod
+    def _values(cls, value: dict[str, Any]) -> dict[str, Any]:
+        empty = [name for name, values in value.items() if values == []]
+        if empty:
+            raise ValueError(f"{empty[0]} is an empty list: give at least one value")
+        return value
+
+    @model_validator(mode="after")
+    def _goodput_has_targets(self) -> SweepSpec:
+        asked = [self.objective, *self.subject_to]
+        if not self.slo and any(text.strip().startswith("request_goodput") for text in asked):
+            raise ValueError("request_goodput needs a target: add slo, such as ttft: 2000 (milliseconds)")
+        return self
 
     @field_validator("policies", "seeds", mode="after")
     @classmethod

@@ -33,6 +33,17 @@ def bare_trace() -> Trace:
         ("- 1", "expected fields"),
         ("a: [", "line 2: not valid YAML"),
         ("slo: {ttfb: 3}", "slo"),
+        ("slo: {ttft: -3}", "greater than 0"),
+        ("slo: {ttft: .nan}", "slo.ttft"),
+        ("seeds: [-1]", "greater than or equal to 0"),
+        ("starvation_threshold_s: [-1]", "greater than or equal to 0"),
+        ("starvation_threshold_s: .nan", "starvation_threshold_s"),
+        ("starvation_threshold_s: []", "at least 1"),
+        ("victim: []", "at least 1"),
+        ("focus_load: 1.0e+300", "less than 1000000000"),
+        ("set: {max_num_seqs: []}", "max_num_seqs is an empty list: give at least one value"),
+        ("objective: request_goodput", "request_goodput needs a target: add slo"),
+        ("subject_to: request_goodput>=1", "request_goodput needs a target: add slo"),
     ],
 )
 def test_a_wrong_field_is_one_clear_line(tmp_path: Path, text: str, said: str) -> None:
@@ -55,6 +66,8 @@ def test_a_folder_or_a_missing_file_is_told(tmp_path: Path) -> None:
     ("fields", "said"),
     [
         ({"policies": ["parss"]}, "did you mean 'pars'"),
+        ({"policies": ["oracle"]}, "fcfs is missing, which every gain is measured against; add it"),
+        ({"policies": ["fcfs", "emulated(tau=0.5)", "emulated(tau=.50)"]}, "is there already; delete one"),
         ({"set": {"max_num_seq": 3}}, "did you mean 'max_num_seqs'"),
         ({"engine": "llama-3.1-8b-a100"}, "did you mean"),
         ({"emulate": {"par": 0.5}}, "did you mean 'pars'"),
