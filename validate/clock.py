@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Literal, Protocol
 
 ClockName = Literal["wall", "cpu"]
@@ -19,6 +21,9 @@ class Clock(Protocol):
     def wait_until(self, time_s: float) -> None:
         """Return at `time_s` (at once if it has passed): nothing is to be done before."""
 
+    def outside(self) -> AbstractContextManager[None]:
+        """Work that is not the engine's: handing requests over, which a server does in another process."""
+
 
 class WallClock:
     """Time as everybody's; waiting sleeps."""
@@ -34,9 +39,12 @@ class WallClock:
     def wait_until(self, time_s: float) -> None:
         time.sleep(max(0.0, time_s - self.now()))
 
+    def outside(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
 
 class CpuClock:
-    """CPU time of this process, with idle time jumped over: what the replay would take on an idle machine.
+    """CPU time of this process, with idle time jumped over and the work `outside` the engine left out.
 
     Other processes that take turns on the same cores do not advance it, so that policies can be compared on a noisy
     machine. It is right only where the engine computes on the CPU in this process, on one thread.
@@ -53,6 +61,12 @@ class CpuClock:
 
     def wait_until(self, time_s: float) -> None:
         self._jumped += max(0.0, time_s - self.now())
+
+    @contextmanager
+    def outside(self) -> Iterator[None]:
+        before = time.process_time()
+        yield
+        self._jumped -= time.process_time() - before
 
 
 def make_clock(name: ClockName) -> Clock:

@@ -111,9 +111,6 @@ def serve(
         scorer: `package.module:name` of a scorer that runs inside the engine, for jobs without a score.
         advance: called with the number of requests finished by each step.
     """
-    from vllm import SamplingParams, TokensPrompt
-    from vllm.sampling_params import RequestOutputKind
-
     scheduler = scheduler_of(engine)
     guard = policy.starvation_threshold_s
     scheduler.serve_by(
@@ -134,24 +131,15 @@ def serve(
     try:
         while coming < len(jobs) or engine.has_unfinished_requests():
             now = time.now()
-            recorder.begin(now)
-            while coming < len(jobs) and jobs[coming].arrival_s <= now:
-                job = jobs[coming]
-                params = SamplingParams(
-                    max_tokens=job.output_tokens,
-                    ignore_eos=lengths == "forced",
-                    temperature=temperature,
-                    detokenize=False,
-                    output_kind=RequestOutputKind.DELTA,
-                    extra_args=None if job.score is None else {SCORE_KEY: job.score},
-                )
-                prompt = TokensPrompt(prompt_token_ids=list(job.prompt_token_ids))
-                inner = engine.add_request(job.request_id, prompt, params, arrival_time=job.arrival_s)
-                names[job.request_id] = inner
-                coming += 1
+            with time.outside():
+                while coming < len(jobs) and jobs[coming].arrival_s <= now:
+                    job = jobs[coming]
+                    names[job.request_id] = _hand_over(engine, job, lengths, temperature)
+                    coming += 1
             if not engine.has_unfinished_requests():
                 time.wait_until(jobs[coming].arrival_s)
                 continue
+            recorder.begin(time.now())
             outputs = recorder.step()
             now = time.now()
             done = 0
@@ -194,6 +182,24 @@ def serve(
         float(steps["cpu_s"].sum()),
         {name: float(value) for name, value in scheduler.stats().items()},
     )
+
+
+def _hand_over(engine: Any, job: Job, lengths: Lengths, temperature: float) -> str:
+    """Add a job to the engine; returns the engine's own id of it."""
+    from vllm import SamplingParams, TokensPrompt
+    from vllm.sampling_params import RequestOutputKind
+
+    params = SamplingParams(
+        max_tokens=job.output_tokens,
+        ignore_eos=lengths == "forced",
+        temperature=temperature,
+        detokenize=False,
+        output_kind=RequestOutputKind.DELTA,
+        extra_args=None if job.score is None else {SCORE_KEY: job.score},
+    )
+    prompt = TokensPrompt(prompt_token_ids=list(job.prompt_token_ids))
+    inner: str = engine.add_request(job.request_id, prompt, params, arrival_time=job.arrival_s)
+    return inner
 
 
 def _unix_time() -> float:

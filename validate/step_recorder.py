@@ -58,7 +58,7 @@ class StepRecorder:
         self._scheduler.schedule = self._schedule
 
     def begin(self, now_s: float) -> None:
-        """A step's time starts here, at `now_s` of the replay's clock: before what has arrived is handed over."""
+        """A step's time starts here, at `now_s` of the replay's clock."""
         self._now_s = now_s
         self._wall, self._cpu = time.perf_counter(), time.process_time()
 
