@@ -148,7 +148,8 @@ def measure(
     for model in corpus.models[:MODELS_SHOWN]:
         truth = corpus.label([model])
         both = mine.join(pl.DataFrame({"prompt": truth.prompts, "length": truth.lengths}), on="prompt")
-        by_model[model] = tau_b(both["score"].to_numpy(), both["length"].to_numpy())
+        if len(both) > 1:
+            by_model[model] = tau_b(both["score"].to_numpy(), both["length"].to_numpy())
     return {
         "prompts": len(labelled),
         "censored": int(labelled.censored.sum()),
