@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from parsim.sweep.spec import SweepSpec, parse_spec, read_spec
+from parsim.sweep.spec import SweepSpec, name_after, parse_spec, read_spec
 from traces.errors import UserError
 
 
@@ -37,14 +37,15 @@ def apply_options(
     if trace is not None:
         fields["trace"] = trace
         if file is None and trace != "bundled":
-            fields["name"] = (
-                "".join(c if c.isalnum() or c in "._-" else "-" for c in Path(trace).stem) or "trace"
-            )
+            fields["name"] = name_after(Path(trace))
     if engine is not None:
         fields["engine"] = engine
     for text in set or ():
         name, value = _pair(text, "=", "--set", "KEY=VALUE")
-        parts = [yaml.safe_load(part) for part in value.split(",")]
+        try:
+            parts = [yaml.safe_load(part) for part in value.split(",")]
+        except yaml.YAMLError as error:
+            raise UserError(f"--set {text!r}: write KEY=VALUE or KEY=VALUE,VALUE without brackets") from error
         fields["set"] = {**fields.get("set", {}), name: parts if len(parts) > 1 else parts[0]}
     if policies is not None:
         fields["policies"] = [part.strip() for part in policies.split(",") if part.strip()]

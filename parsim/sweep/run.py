@@ -21,6 +21,7 @@ from parsim.sweep.spec import ASSUMED_TAU_SOURCE, SweepSpec, dump_spec
 from parsim.sweep.store import Store
 from parsim.sweep.workload import Workload, prepare
 from traces.atomic import replacing
+from traces.errors import UserError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -83,10 +84,19 @@ def run_sweep(
 
 
 def sustained_rps(saturated: Outcome) -> float:
-    """Requests per second while the engine is full: completions between the 20th and 80th percentile of the ends."""
+    """Requests per second while the engine is full: completions between the 20th and 80th percentile of the ends.
+
+    Raises:
+        UserError: the engine can run no request of the trace.
+    """
     if saturated.requests is None:
         return float("nan")
     ends = saturated.requests["finish_s"].drop_nulls().sort()
+    if ends.is_empty():
+        reason = str(saturated.requests["rejected"].drop_nulls().first())
+        raise UserError(
+            f"the engine rejects every request of the trace (the first: {reason}); give it more room"
+        )
     low, high = (float(ends.quantile(q) or 0.0) for q in (0.2, 0.8))
     return 0.6 * len(ends) / (high - low) if high > low else len(ends) / max(float(ends[-1]), 1e-9)
 

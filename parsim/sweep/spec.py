@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -191,8 +192,13 @@ def read_spec(path: str | Path) -> SweepSpec:
         line = f", line {mark.line + 1}" if mark else ""
         raise UserError(f"{file}{line}: not valid YAML ({getattr(error, 'problem', error)})") from error
     if isinstance(fields, dict) and "name" not in fields:
-        fields = {"name": file.stem, **fields}
+        fields = {"name": name_after(file), **fields}
     return parse_spec(fields, str(file))
+
+
+def name_after(file: Path) -> str:
+    """A sweep's name after a file: what its name may not hold becomes `-`."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", file.stem).lstrip("._-") or "sweep"
 
 
 def dump_spec(spec: SweepSpec) -> str:

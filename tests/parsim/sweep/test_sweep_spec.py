@@ -80,6 +80,24 @@ def test_what_the_sweep_asks_for_must_exist(fields: dict[str, object], said: str
         resolve(parse_spec(fields, "s.yaml"), bare_trace())
 
 
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [("my sweep.yaml", "my-sweep"), ("é ✓.yaml", "sweep"), ("-x.yaml", "x"), ("a[1]*.yaml", "a-1-")],
+)
+def test_a_sweep_without_a_name_is_named_after_its_file(tmp_path: Path, file: str, name: str) -> None:
+    path = tmp_path / file
+    path.write_text("loads: [1]\n")
+    assert read_spec(path).name == name
+    assert apply_options(None, trace=str(path.with_suffix(".csv"))).name == name
+
+
+def test_a_set_option_that_is_no_value_is_told() -> None:
+    with pytest.raises(
+        UserError, match=r"--set 'max_num_seqs=\[1': write KEY=VALUE or KEY=VALUE,VALUE without"
+    ):
+        apply_options(None, set=["max_num_seqs=[1"])
+
+
 def test_the_resolved_file_reads_back_as_itself(tmp_path: Path) -> None:
     spec = parse_spec({"name": "a", "seeds": 3, "set": {"max_num_seqs": [8, 16]}, "slo": {"ttft": 100}}, "x")
     file = tmp_path / "resolved.yaml"
