@@ -22,7 +22,7 @@ def auto(
         str | None, typer.Option(help="Folder, hub name or architecture; fits the machine if left out.")
     ] = None,
     requests: Annotated[int, typer.Option(min=20, help="Requests of the trace.")] = 120,
-    repeats: Annotated[int, typer.Option(min=1, help="Runs of each policy.")] = 1,
+    repeats: Annotated[int, typer.Option(min=1, help="Runs of each policy.")] = 3,
     seed: Annotated[int, typer.Option(help="Of everything random.")] = 0,
     out: Annotated[
         Path | None, typer.Option(help="Folder for the report; beside choice.json if left out.")

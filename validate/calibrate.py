@@ -29,16 +29,17 @@ Wave = list[tuple[float, int, int]]
 """Requests as (arrival in s, prompt tokens, response tokens)."""
 
 HELD_OUT_EVERY = 4
-LIKE_THE_TRACE = 6
-"""Waves of twice as many requests as run at once, drawn from the workload to come and arriving one by one."""
+LIKE_THE_TRACE = 4
+"""Waves of four times as many requests as run at once, drawn from the workload to come and arriving one by one, so
+that they queue: a step costs the more the more requests wait."""
 
 LONGEST_IN_WAVE = 256
 """Their responses are cut to so many tokens: a calibration takes seconds."""
 
-GAP_S = 0.01
+GAP_S = 0.005
 """Mean gap between their arrivals: short enough to saturate the engine."""
 
-WARM_UP = 6
+WARM_UP = 4
 """Waves that are run once unmeasured: the first steps of a process are slow."""
 
 ENOUGH_CALM = 0.3
@@ -87,9 +88,9 @@ def design(config: dict[str, Any], sample: Sequence[tuple[int, int]] = (), seed:
     ]
     for _ in range(LIKE_THE_TRACE if sample else LIKE_THE_TRACE // 2):
         if sample:
-            picked = [sample[i] for i in rng.integers(0, len(sample), 2 * most)]
+            picked = [sample[i] for i in rng.integers(0, len(sample), 4 * most)]
         else:
-            picked = [(int(rng.choice(sizes)), int(rng.integers(4, 64))) for _ in range(2 * most)]
+            picked = [(int(rng.choice(sizes)), int(rng.integers(4, 64))) for _ in range(4 * most)]
         gaps = np.cumsum(rng.exponential(GAP_S, len(picked)))
         waves.append(
             [
