@@ -63,13 +63,9 @@ class Judgement:
 
 
 def base_rows(results: Results, policy: str, load: float) -> pl.DataFrame:
-    """The replicates of `policy` at `load` with the sweep's first settings."""
-    rows = results.select("main", policy=policy, load=load)
-    if rows.is_empty():
-        return rows
-    first = rows.row(0, named=True)
-    same = [pl.col(c).eq_missing(pl.lit(first[c])) for c in ("starvation_threshold_s", "victim", "changed")]
-    return rows.filter(*same)
+    """The replicates of `policy` at `load` with the sweep's first settings; no rows where it was not run."""
+    rows = results.base.get((policy, load))
+    return results.results.clear() if rows is None else rows
 
 
 def gain(results: Results, policy: str, load: float, metric: str = HEADLINE) -> Interval:

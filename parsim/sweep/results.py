@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,17 @@ class Results:
             frame = frame.filter(pl.col(name).is_null() if value is None else pl.col(name) == value)
         return frame
 
+    @cached_property
+    def base(self) -> dict[tuple[str, float], pl.DataFrame]:
+        """(policy, load) -> replicates by seed of the grid's first settings: engine, guard and victim."""
+        main = self.results.filter(pl.col("study") == "main")
+        settings = ("starvation_threshold_s", "victim", "changed")
+        first = [pl.col(name).eq_missing(pl.col(name).first().over("policy")) for name in settings]
+        parts = (
+            main.filter(*first).sort("seed", maintain_order=True).partition_by("policy", "load", as_dict=True)
+        )
+        return {(str(policy), float(load)): rows for (policy, load), rows in parts.items()}
+
     def interval(self, rows: pl.DataFrame, metric: str) -> Interval:
         """The metric over the replicates of one configuration: t over seeds, or bootstrap."""
         values = rows.sort("seed")[metric].to_numpy()
@@ -61,8 +73,11 @@ class Results:
 
     def ratio(self, rows: pl.DataFrame, other: pl.DataFrame, metric: str) -> Interval:
         """metric(rows) / metric(other), paired by seed or by bootstrap replicate."""
-        pairs = rows.join(other, on="seed", suffix="_other").sort("seed")
-        ratios = pairs[metric].to_numpy() / pairs[f"{metric}_other"].to_numpy()
+        if rows["seed"].to_list() != other["seed"].to_list():
+            pairs = rows.join(other, on="seed", suffix="_other").sort("seed")
+            ratios = pairs[metric].to_numpy() / pairs[f"{metric}_other"].to_numpy()
+        else:
+            ratios = rows[metric].to_numpy() / other[metric].to_numpy()
         if len(ratios) == 0:
             return Interval(float("nan"), float("nan"), float("nan"))
         if len(ratios) == 1:

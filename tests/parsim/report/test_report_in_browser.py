@@ -6,10 +6,13 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import polars as pl
 import pytest
 from rich.console import Console
 
+from parsim.report.build import page as whole_page
 from parsim.report.build import write_report
+from parsim.sweep.results import Results, read_results
 from parsim.sweep.run import run_sweep
 from parsim.sweep.spec import parse_spec
 
@@ -143,3 +146,26 @@ def contrast(first: str, second: str) -> float:
 
     dark, light = sorted((luminance(first), luminance(second)))
     return (light + 0.05) / (dark + 0.05)
+
+
+def test_the_page_of_a_thousand_points_stays_small(page: Path) -> None:
+    results = read_results(page.parent)
+    once = results.select("main", load=results.facts["loads"][0])
+    loads = [0.01 * step for step in range(1, 171)]
+    many = pl.concat(
+        [once.with_columns(load=pl.lit(load), row=pl.col("row") + 10_000 * i) for i, load in enumerate(loads)]
+    )
+    assert many.height == 1020
+    groups = results.groups.filter(pl.col("row").is_in(once["row"].implode()))
+    focus = results.facts["focus_load"]
+    big = Results(
+        results=pl.concat([results.results, many.filter(pl.col("load") != focus)]),
+        groups=pl.concat(
+            [results.groups, *(groups.with_columns(pl.col("row") + 10_000 * i) for i in range(len(loads)))]
+        ),
+        bootstrap=results.bootstrap,
+        requests=results.requests,
+        series=results.series,
+        facts={**results.facts, "loads": sorted({*results.facts["loads"], *loads})},
+    )
+    assert len(whole_page(big)) < 10e6
