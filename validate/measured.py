@@ -20,6 +20,7 @@ from typing import Any
 import polars as pl
 
 from traces.errors import UserError
+from validate.json_lines import json_lines
 
 COLUMNS = ("request_id", "arrival_s", "first_token_s", "finish_s", "prompt_tokens", "output_tokens")
 """Columns that every measurement has; times in seconds since the first arrival."""
@@ -236,14 +237,4 @@ def _from_table(path: Path) -> Measured:
 
 
 def _read_jsonl(path: Path) -> pl.DataFrame:
-    rows = []
-    with path.open(encoding="utf-8") as lines:
-        for number, line in enumerate(lines, 1):
-            if line.strip():
-                try:
-                    rows.append(json.loads(line))
-                except json.JSONDecodeError as error:
-                    raise UserError(
-                        f"{path}: line {number}: not JSON ({error.msg}); mend or remove it"
-                    ) from error
-    return pl.DataFrame(rows, infer_schema_length=None)
+    return pl.DataFrame(list(json_lines(path)), infer_schema_length=None)

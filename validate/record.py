@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from traces.errors import UserError
+from validate.json_lines import json_lines
 from validate.live_engine import start_engine
 
 
@@ -70,7 +71,7 @@ def read_prompts(path: Path, limit: int | None = None) -> list[Prompt]:
     elif path.suffix == ".parquet":
         frame = pl.read_parquet(path)
     else:
-        frame = pl.DataFrame(list(_json_lines(path)), infer_schema_length=None)
+        frame = pl.DataFrame(list(json_lines(path)), infer_schema_length=None)
     if "prompt" not in frame.columns:
         raise UserError(f"{path}: no column 'prompt' (found: {', '.join(frame.columns) or 'none'})")
     if "id" not in frame.columns:
@@ -87,18 +88,6 @@ def read_prompts(path: Path, limit: int | None = None) -> list[Prompt]:
     return [Prompt(*row) for row in frame.iter_rows()]
 
 
-def _json_lines(path: Path) -> Iterator[dict[str, Any]]:
-    with path.open(encoding="utf-8") as lines:
-        for number, line in enumerate(lines, 1):
-            if line.strip():
-                try:
-                    yield json.loads(line)
-                except json.JSONDecodeError as error:
-                    raise UserError(
-                        f"{path}: line {number}: not JSON ({error.msg}); mend or remove it"
-                    ) from error
-
-
 def resume(out: Path, stamp: dict[str, Any]) -> set[tuple[str, int]]:
     """Which (id, sample) pairs `out` holds already; a last line that was cut off is removed.
 
@@ -112,7 +101,7 @@ def resume(out: Path, stamp: dict[str, Any]) -> set[tuple[str, int]]:
     if whole < len(data):
         os.truncate(out, whole)
     done = set()
-    for row in _json_lines(out):
+    for row in json_lines(out):
         other = {name: row.get(name) for name in stamp if row.get(name) != stamp[name]}
         if other:
             name, value = next(iter(other.items()))
