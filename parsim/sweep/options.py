@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from parsim.settings_file import setting
 from parsim.sweep.spec import SweepSpec, name_after, parse_spec, read_spec
 from traces.errors import UserError
 
@@ -42,10 +41,7 @@ def apply_options(
         fields["engine"] = engine
     for text in set or ():
         name, value = _pair(text, "=", "--set", "KEY=VALUE")
-        try:
-            parts = [yaml.safe_load(part) for part in value.split(",")]
-        except yaml.YAMLError as error:
-            raise UserError(f"--set {text!r}: write KEY=VALUE or KEY=VALUE,VALUE without brackets") from error
+        parts = [setting(part) for part in value.split(",")]
         fields["set"] = {**fields.get("set", {}), name: parts if len(parts) > 1 else parts[0]}
     if policies is not None:
         fields["policies"] = [part.strip() for part in policies.split(",") if part.strip()]

@@ -3,8 +3,8 @@
 Llama-like: the bundled trace (recorded Llama-3.1-8B-Instruct lengths; real scores where it carries them). R1-like:
 lognormal lengths with the moments of DeepSeek-R1 on planning problems (161 responses with API usage, thinking
 counted: mean 4,859, coefficient of variation 1.03, prompts 380 tokens; LLMs-Planning, MIT); DeepSeek-R1-0528 on
-MisguidedAttention has mean 4,491 and 0.96 (132 responses). No corpus with prompts comes with it, so every predictor
-is emulated there.
+MisguidedAttention has mean 4,491 and 0.96 (132 responses). No corpus with prompts comes with it, so PARS is
+emulated there.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def experiments(corpus: str) -> dict[str, dict[str, Any]]:
     `corpus`: the file of the bundled trace, whose rows are joined to other arrivals.
     """
     r1 = {
-        "emulate": {name: ASSUMED_TAUS[name] for name in RANKED},
-        "policies": [*POLICIES, f"emulated(tau={PAPER_TAU})"],
+        "emulate": {"pars": ASSUMED_TAUS["pars"]},
+        "policies": ["fcfs", "pars", "oracle", f"emulated(tau={PAPER_TAU})"],
     }
     burst = f"burst(n={BURST})"
     return {
@@ -62,7 +62,7 @@ def experiments(corpus: str) -> dict[str, dict[str, Any]]:
             "studies": [],
         },
         "r1-poisson": {
-            "trace": {"synthesize": {"arrivals": "poisson(rate=0.5)", "lengths": R1_LENGTHS, "n": 3000}},
+            "trace": {"synthesize": {"arrivals": "poisson(rate=0.5)", "lengths": R1_LENGTHS, "n": 1500}},
             "seeds": [0, 1, 2],
             "studies": [],
             **r1,

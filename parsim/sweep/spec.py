@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from parsim.settings_file import read_settings
 from traces.errors import UserError
 
 Study = Literal["map", "tau", "guard", "victim", "timeline", "search"]
@@ -180,20 +181,8 @@ def read_spec(path: str | Path) -> SweepSpec:
         UserError: the file cannot be read or is not a sweep file.
     """
     file = Path(path)
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise UserError(f"{file}: cannot be read as a sweep file ({reason})") from error
-    try:
-        fields = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f", line {mark.line + 1}" if mark else ""
-        raise UserError(f"{file}{line}: not valid YAML ({getattr(error, 'problem', error)})") from error
-    if isinstance(fields, dict) and "name" not in fields:
-        fields = {"name": name_after(file), **fields}
-    return parse_spec(fields, str(file))
+    fields = read_settings(file, "sweep")
+    return parse_spec({"name": name_after(file), **fields}, str(file))
 
 
 def name_after(file: Path) -> str:
