@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import difflib
-import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-import yaml
 from pydantic import BaseModel, ValidationError
 
 from parsim.engine.config import EngineConfig
 from parsim.engine.hardware import GPUS, MODELS
 from parsim.engine.roofline import preset
 from parsim.engine.step_time import StepTime
+from parsim.settings_file import read_settings, setting
 from traces.errors import UserError
 
 DEFAULT_ENGINE = "llama-3.1-8b-a100-80g"
@@ -35,7 +33,7 @@ def load_engine(name_or_path: str, overrides: Mapping[str, object] | None = None
     """
     path = Path(name_or_path)
     if path.suffix in {".yaml", ".yml", ".json"} or path.is_file():
-        fields = _read(path)
+        fields = read_settings(path, "engine")
         source = str(path)
     else:
         fields = _preset(name_or_path).model_dump()
@@ -45,15 +43,18 @@ def load_engine(name_or_path: str, overrides: Mapping[str, object] | None = None
         part = key.removeprefix("step_time.")
         if part != key and isinstance(step_time, dict):
             _known(part, StepTime, source)
-            step_time[part] = _parsed(value)
+            step_time[part] = setting(value)
         else:
             _known(key, EngineConfig, source)
-            fields[key] = _parsed(value)
+            fields[key] = setting(value)
     changed = [f"{key}={value}" for key, value in (overrides or {}).items()]
     if changed:
         fields["provenance"] = f"{fields.get('provenance', source)}; changed: {', '.join(changed)}"
     for key in fields:
         _known(key, EngineConfig, source)
+    if isinstance(step_time, dict):
+        for key in step_time:
+            _known(str(key), StepTime, f"{source}: step_time")
     try:
         return EngineConfig.model_validate(fields)
     except ValidationError as error:
@@ -70,8 +71,9 @@ def first_problem(error: ValidationError) -> str:
 
 
 def nearest(name: str, known: list[str]) -> str:
-    """`; did you mean 'x'?` for the nearest known name, or nothing."""
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    """`; did you mean 'x'?` for a known name that goes on where this one ends, else the nearest; or nothing."""
+    longer = [one for one in known if name and one.startswith(f"{name}-")]
+    near = longer or difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
@@ -92,42 +94,9 @@ def _preset(name: str) -> EngineConfig:
     )
 
 
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not a text file"
-        raise UserError(f"{path}: cannot read the engine file ({reason})") from error
-    try:
-        fields = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
-    except (json.JSONDecodeError, yaml.YAMLError) as error:
-        raise UserError(
-            f"{path}: not valid {'JSON' if path.suffix == '.json' else 'YAML'}: {_one_line(error)}"
-        ) from error
-    if not isinstance(fields, dict):
-        raise UserError(
-            f"{path}: expected the fields of an engine (name: value), found {type(fields).__name__}"
-        )
-    return {str(key): value for key, value in fields.items()}
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
-
-
 def _known(field: str, model: type[BaseModel], source: str) -> None:
     fields = list(model.model_fields)
     if field not in fields:
         raise UserError(
             f"{source}: no engine field {field!r}{nearest(field, fields)} (fields: {', '.join(fields)})"
         )
-
-
-def _parsed(value: object) -> object:
-    """Text from the command line as YAML would read it: 256, 0.1, true, none."""
-    if not isinstance(value, str):
-        return value
-    try:
-        return yaml.safe_load(value)
-    except yaml.YAMLError:
-        return value

@@ -92,10 +92,11 @@ def test_a_sweep_without_a_name_is_named_after_its_file(tmp_path: Path, file: st
 
 
 def test_a_set_option_that_is_no_value_is_told() -> None:
+    spec = apply_options(None, set=["max_num_seqs=[1"])
     with pytest.raises(
-        UserError, match=r"--set 'max_num_seqs=\[1': write KEY=VALUE or KEY=VALUE,VALUE without"
+        UserError, match=r"max_num_seqs: .*unable to parse string as an integer \(got '\[1'\)"
     ):
-        apply_options(None, set=["max_num_seqs=[1"])
+        resolve(spec, bare_trace())
 
 
 def test_the_resolved_file_reads_back_as_itself(tmp_path: Path) -> None:
