@@ -92,7 +92,7 @@ class SweepSpec(_Strict):
     objective: str = "mean_per_token_latency_ms"
     subject_to: tuple[str, ...] = Field((), description="constraints such as p99_ttft_ms<=2000")
     studies: tuple[Study, ...] = ("map", "tau", "guard", "victim", "timeline", "search")
-    trials: int = Field(24, ge=0, description="settings that the optimiser tries beyond the grid")
+    trials: int = Field(16, ge=0, description="settings that the optimiser tries beyond the grid")
 
     @property
     def limits(self) -> dict[str, float]:
