@@ -101,6 +101,7 @@ def _trace(
     seed: int,
 ) -> None:
     from dataclasses import replace
+    from statistics import median
 
     from parsim.engine.load import load_engine
     from parsim.scheduler.policy import parse_policy
@@ -108,6 +109,7 @@ def _trace(
     from traces.errors import UserError
     from validate.parity.check import check
     from validate.parity.from_trace import case_from_trace, tight_blocks
+    from validate.parity.model import simulate_case
 
     trace = bundled_trace() if path == "bundled" else read_trace(path)
     overrides = {}
@@ -133,12 +135,12 @@ def _trace(
         with console.status(f"{policy.name}: {len(case.requests):,} requests through vLLM's scheduler"):
             checked = check(case)
         steps = len(checked.vllm.steps)
-        ratio = checked.vllm.cpu_s / checked.fast.cpu_s
+        model_s = median([checked.fast.cpu_s, *(simulate_case(case, steps=False).cpu_s for _ in range(4))])
         if checked.difference is None:
             console.print(
                 f"{trace.name}, {policy.name}, {len(case.requests):,} requests: {steps:,} of {steps:,} steps equal, "
                 f"{checked.vllm.preemptions:,} preemptions; vLLM's scheduler {checked.vllm.cpu_s:.2f} CPU-s, "
-                f"the simulator {checked.fast.cpu_s:.3f} CPU-s: {ratio:,.0f} times faster"
+                f"the simulator {model_s:.3f} CPU-s: {checked.vllm.cpu_s / model_s:,.0f} times faster"
                 + (f" ({note})" if note else "")
             )
         else:

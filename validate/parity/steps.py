@@ -36,7 +36,7 @@ class Step:
 class StepLog:
     """The steps of a run, and when each request's first and last tokens came out (seconds).
 
-    `cpu_s`: CPU time of the run; on vLLM's side without making the prompts' tokens and hashes.
+    `cpu_s`: CPU time of the run, without making the requests (on vLLM's side the prompts' tokens and hashes).
     """
 
     steps: list[Step] = field(default_factory=list)
