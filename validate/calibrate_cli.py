@@ -47,15 +47,15 @@ def calibrate(
     ),
 ) -> None:
     """Fit the step time of an engine and write an engine file with its held-out error."""
-    import yaml
     from rich.console import Console
 
+    from parsim.settings_file import setting
     from parsim.simulate_cli import pairs
     from validate.calibrate_run import from_engine, from_recording, from_step_log
     from validate.engine_file import write_engine
 
     console = Console(soft_wrap=True)
-    settings: dict[str, Any] = {k: yaml.safe_load(v) for k, v in pairs("--set", set_ or []).items()}
+    settings: dict[str, Any] = {k: setting(v) for k, v in pairs("--set", set_ or []).items()}
     if source is None:
         config = from_engine(
             model or "tiny", settings, dummy=dummy, trace=trace, clock=clock, seed=seed, console=console

@@ -123,8 +123,8 @@ def _means(values: Sequence[tuple[float, float]]) -> tuple[float, float]:
 class Order:
     """The policies from best to worst by a metric, as measured and as predicted.
 
-    `same` holds also where the two differ only among policies that the measurement cannot tell apart:
-    neighbours whose measured values lie within `margin` of each other.
+    `same` holds also where the two differ only among policies that the measurement cannot tell apart: their measured
+    values lie within `margin` of each other, or the 95% interval of their ratio holds 1.
     """
 
     real: tuple[str, ...]
@@ -133,19 +133,36 @@ class Order:
     margin: float
 
 
-def order(table: pl.DataFrame, metric: str = "mean_per_token_latency_ms", margin: float = 0.03) -> Order:
-    """The order of the policies in a table of `errors`; `margin`: relative difference that counts as a tie."""
-    rows = table.filter(pl.col("metric") == metric)
-    values = dict(zip(rows["label"], rows["real"], strict=True))
-    real = tuple(rows.sort("real")["label"])
-    model = tuple(rows.sort("model")["label"])
-    rank = {label: i for i, label in enumerate(model)}
+def order(
+    pairs: Sequence[Pair], metric: str = "mean_per_token_latency_ms", margin: float = 0.03, seed: int = 0
+) -> Order:
+    """The order of the policies by a metric of which less is better."""
+    real = {pair.label: float(np.mean([_values(frame)[metric] for frame in pair.real])) for pair in pairs}
+    model = {pair.label: float(np.mean([_values(frame)[metric] for frame in pair.model])) for pair in pairs}
+    by_label = {pair.label: pair for pair in pairs}
+    measured, predicted = (tuple(sorted(values, key=values.__getitem__)) for values in (real, model))
+    rank = {label: i for i, label in enumerate(predicted)}
     same = all(
-        rank[better] < rank[worse] or values[worse] <= values[better] * (1 + margin)
-        for i, better in enumerate(real)
-        for worse in real[i + 1 :]
+        rank[better] < rank[worse]
+        or real[worse] <= real[better] * (1 + margin)
+        or _tied(by_label[better], by_label[worse], metric, seed)
+        for i, better in enumerate(measured)
+        for worse in measured[i + 1 :]
     )
-    return Order(real, model, same, margin)
+    return Order(measured, predicted, same, margin)
+
+
+def _tied(better: Pair, worse: Pair, metric: str, seed: int) -> bool:
+    """Whether the measured ratio of two policies may be 1: by repeats, else by a bootstrap over the same blocks."""
+    if min(len(better.real), len(worse.real)) > 1:
+        repeated = [
+            _values(w)[metric] / _values(b)[metric] for b, w in zip(better.real, worse.real, strict=False)
+        ]
+        return t_interval(np.array(repeated)).low <= 1
+    if better.real[0].height != worse.real[0].height or metric not in _names():
+        return False
+    ratios = _bootstrap(better.real[0], worse.real[0], seed)[metric] + 1
+    return bool(np.quantile(ratios, 0.025) <= 1)
 
 
 def parts(pairs: Sequence[Pair]) -> pl.DataFrame:

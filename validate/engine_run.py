@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
-import yaml
-
 from parsim.scheduler.policy import Policy, parse_policy
+from parsim.settings_file import setting
 from parsim.sweep.spec import DEFAULT_POLICIES
 from traces import Trace, bundled_trace, read_trace
 from traces.atomic import replacing
@@ -67,7 +66,7 @@ def run_engine(run: EngineRun) -> PolicyReport:
     clocks = _clocks(run.clock)
     policies = [_policy(name) for name in run.policies or DEFAULT_POLICIES]
     whole = bundled_trace() if run.trace == "bundled" else read_trace(run.trace)
-    settings = {name: yaml.safe_load(str(value)) for name, value in run.settings.items()}
+    settings = {name: setting(str(value)) for name, value in run.settings.items()}
     settings = (GPU_SETTINGS if on_cuda() else CPU_SETTINGS) | settings
     room = int(settings["max_model_len"])
     trace, policies, notes = scored(

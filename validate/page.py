@@ -50,7 +50,8 @@ def verdict(
         )
         sentences.append(
             f"The order of the policies by mean per-token latency {said}: measured {' < '.join(ranking.real)}; "
-            f"predicted {' < '.join(ranking.model)} (values within {ranking.margin:.0%} count as ties)."
+            f"predicted {' < '.join(ranking.model)} (values within {ranking.margin:.0%}, or whose "
+            f"difference is within the noise, count as ties)."
         )
     if gains.height > 1:
         others = gains.filter(pl.col("policy") != "fcfs")

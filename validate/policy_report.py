@@ -55,7 +55,7 @@ class PolicyReport:
         """One comparison; `clock` is `wall` or `cpu`, `trusted`: whether the machine left it usable."""
         words = CLOCKS.get(clock, clock)
         table, gains = errors(pairs), speedups(pairs)
-        ranking = order(table)
+        ranking = order(pairs)
         top = verdict(table, gains, ranking, self.command)
         if not trusted:
             top = Verdict(

@@ -98,9 +98,9 @@ def recording(
 
 
 def _parsed(overrides: dict[str, str]) -> dict[str, Any]:
-    import yaml
+    from parsim.settings_file import setting
 
-    return {name: yaml.safe_load(value) for name, value in overrides.items()}
+    return {name: setting(value) for name, value in overrides.items()}
 
 
 def _command(path: Path, share: float, seed: int) -> str:

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
 from rich.console import Console
 
 from parsim.scheduler.policy import Policy
+from parsim.settings_file import setting
 from traces import Trace, bundled_trace, read_trace
 from traces.errors import UserError
 from validate.architectures import architectures, write_model_folder
@@ -57,7 +57,7 @@ def run_server(run: ServerRun) -> bool:
     console = Console(soft_wrap=True)
     if run.url is not None and len(run.policies) > 1:
         raise UserError("--url: one server runs one policy; leave --url out to start a server for each")
-    settings = {name: yaml.safe_load(str(value)) for name, value in run.settings.items()}
+    settings = {name: setting(str(value)) for name, value in run.settings.items()}
     if run.url is None and not on_cuda():
         settings = CPU_SETTINGS | {"num_gpu_blocks": 256} | settings
     whole = bundled_trace() if run.trace == "bundled" else read_trace(run.trace)

@@ -71,7 +71,7 @@ def test_speedups_and_order() -> None:
     assert gains["real"].to_list() == pytest.approx([1.0, 2.0, 3.0])
     assert gains["model"].to_list() == pytest.approx([1.0, 2.2, 2.75])
     assert gains["error"].to_list() == pytest.approx([0.0, 0.1, 2.75 / 3 - 1])
-    ranking = order(errors(pairs))
+    ranking = order(pairs)
     assert ranking.real == ("oracle", "pars", "fcfs") == ranking.model
     assert ranking.same
 
@@ -82,10 +82,20 @@ def test_order_counts_near_ties_as_equal(gap: float, same: bool) -> None:
         Pair("pars", "pars", [frame(1.0)], [frame(1.01)]),
         Pair("listwise", "listwise", [frame(gap)], [frame(1.0)]),
     ]
-    ranking = order(errors(pairs), margin=0.03)
+    ranking = order(pairs, margin=0.03)
     assert ranking.real == ("pars", "listwise")
     assert ranking.model == ("listwise", "pars")
     assert ranking.same is same
+
+
+def test_order_counts_as_equal_what_the_repeats_cannot_tell_apart() -> None:
+    noisy = [Pair("pars", "pars", [frame(s) for s in (0.8, 1.1, 1.1)], [frame(1.2)] * 3)]
+    noisy.append(Pair("listwise", "listwise", [frame(s) for s in (1.2, 1.0, 1.2)], [frame(1.0)] * 3))
+    assert order(noisy).same
+    steady = [
+        Pair(p.policy, p.label, [frame(s)] * 3, p.model) for p, s in zip(noisy, (1.0, 1.13), strict=True)
+    ]
+    assert not order(steady).same
 
 
 def test_parts_add_up_and_cope_without_the_engine_clock() -> None:
@@ -106,7 +116,7 @@ def test_verdict_says_what_the_numbers_say(scales: tuple[float, float], kind: st
         Pair("oracle", "oracle", [frame(1.0)], [frame(1.0 * scales[1])]),
     ]
     table = errors(pairs)
-    said = verdict(table, speedups(pairs), order(table), "command")
+    said = verdict(table, speedups(pairs), order(pairs), "command")
     assert said.kind == kind
     headline = table.filter(pl.col("metric").is_in(["mean_per_token_latency_ms", "mean_ttft_ms"]))
     worst = headline["error"].abs().max()
