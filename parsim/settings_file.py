@@ -16,7 +16,8 @@ def read_settings(path: Path, what: str) -> dict[str, Any]:
     """The fields of `what` ("engine", "sweep") in a file. The ending .json makes it JSON.
 
     Raises:
-        UserError: the file cannot be read, is not YAML or JSON (the line is named), has a field twice, or is empty or a list.
+        UserError: the file cannot be read, is not YAML or JSON (the line is named), has a field twice, is empty or
+            a list.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")

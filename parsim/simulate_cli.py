@@ -103,6 +103,9 @@ def simulate_command(
     chosen = chosen_policy(policy, starvation_threshold_s, victim)
     config = load_engine(engine, pairs("--set", set_ or []))
     taus = {name: _tau(name, value) for name, value in pairs("--emulate", emulate or []).items()}
+    idle = [name for name in taus if name != chosen.name]
+    if idle:
+        raise UserError(f"--emulate {idle[0]}: this run is under {chosen.name}; write --policy {idle[0]}")
     workload = bundled_trace() if trace == "bundled" else read_trace(trace, format=format_)
     wanted = "detail" if steps_detail or perfetto else "log" if steps else "none"
     run = simulate(workload, config, chosen, load=load, seed=seed, emulate=taus, steps=wanted)  # type: ignore[arg-type]
@@ -212,7 +215,10 @@ def _tau(policy: str, text: str) -> float:
     from parsim.scheduler.policy import POLICIES
 
     if policy not in POLICIES:
-        raise UserError(f"--emulate {policy}: no such policy (choose from {', '.join(POLICIES)})")
+        from parsim.engine.load import nearest
+
+        hint = nearest(policy, list(POLICIES))
+        raise UserError(f"--emulate {policy}: no such policy{hint} (choose from {', '.join(POLICIES)})")
     tau = _number(f"--emulate {policy}", text)
     if not -1.0 <= tau <= 1.0:
         raise UserError(f"--emulate {policy}: tau must lie between -1 and 1 (got {text})")
@@ -297,8 +303,10 @@ def _print(run: Run, metrics: dict[str, float]) -> None:
         f"step time: {step_time['source']} - {step_time['provenance']}", style="dim", highlight=False
     )
     if meta["reached_tau"] is not None:
+        reached = meta["reached_tau"]
+        reached = "undefined (all lengths are equal)" if reached != reached else f"{reached:.3f} reached"
         console.print(
-            f"scores are emulated: tau_b {meta['reached_tau']:.3f} reached, {meta['emulated_tau']:.3f} asked",
+            f"scores are emulated: tau_b {reached}, {meta['emulated_tau']:.3f} asked",
             style="yellow",
             highlight=False,
         )

@@ -67,8 +67,8 @@ def simulate(
         steps: record no steps, their totals, or also every request in them.
 
     Raises:
-        UserError: the trace lacks the policy's scores, is empty, its hashes do not fit the block size, or its last
-            arrival is so late that the clock would lose steps to rounding.
+        UserError: the trace lacks the policy's scores, or the policy has none to emulate; the trace is empty, its
+            hashes do not fit the block size, or its last arrival is so late that the clock would lose steps to rounding.
     """
     import simpy
 
@@ -76,7 +76,10 @@ def simulate(
     from parsim.engine.step_log import StepLog
 
     if emulate and policy.name in emulate:
-        policy = policy.emulated(emulate[policy.name])
+        try:
+            policy = policy.emulated(emulate[policy.name])
+        except ValueError as error:
+            raise UserError(str(error)) from error
     if not load > 0 or load == float("inf"):
         raise UserError(f"load {load:g}: must be a finite number above 0")
     if not len(trace):

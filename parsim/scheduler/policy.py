@@ -48,7 +48,15 @@ class Policy:
         return self.order in TIME_VARYING
 
     def emulated(self, tau: float) -> Policy:
-        """This policy with scores of a degraded oracle in place of its predictor's."""
+        """This policy with scores of a degraded oracle in place of its predictor's.
+
+        Raises:
+            ValueError: it has no predictor.
+        """
+        if self.emulated_tau is None and not (self.score or "").startswith("score."):
+            raise ValueError(
+                f"policy {self.name}: has no predictor to emulate; take emulated(tau={tau:g}) in its place"
+            )
         return replace(self, score=None, emulated_tau=tau)
 
 

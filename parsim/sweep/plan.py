@@ -114,7 +114,10 @@ def _scored(name: str, spec: SweepSpec, trace: Trace) -> tuple[Policy, float | N
         return policy, None
     if not -1 <= tau <= 1:
         raise UserError(f"emulate.{name}: tau {tau:g} must lie between -1 and 1")
-    return policy.emulated(tau), tau
+    try:
+        return policy.emulated(tau), tau
+    except ValueError as error:
+        raise UserError(f"emulate.{name}: {error}") from error
 
 
 def _variants(policy: Policy, spec: SweepSpec) -> Iterator[Policy]:

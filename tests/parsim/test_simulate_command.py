@@ -102,8 +102,11 @@ def test_a_long_prompt_on_a_small_engine_is_counted_and_listed(tmp_path: Path) -
         (["--victim", "first"], "last or worst"),
         (["--starvation-threshold-s", "-1"], "0 or more"),
         (["--emulate", "pars=3"], "between -1 and 1"),
+        (["--emulate", "parss=0.5"], "did you mean 'pars'"),
+        (["--policy", "fcfs", "--emulate", "pars=0.5"], "this run is under fcfs; write --policy pars"),
+        (["--policy", "hrrn", "--emulate", "hrrn=0.5"], "has no predictor to emulate"),
         (["--steps-detail"], "--steps FILE"),
-        (["--engine", "nope.yaml"], "cannot read the engine file"),
+        (["--engine", "nope.yaml"], "cannot be read as an engine file"),
     ],
 )
 def test_bad_arguments_are_one_clear_line(trace: str, arguments: list[str], problem: str) -> None:

@@ -31,3 +31,10 @@ def test_an_emulated_policy_says_so() -> None:
 def test_an_unknown_policy_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="policy"):
         parse_policy(text)
+
+
+@pytest.mark.parametrize("name", ["fcfs", "oracle", "hrrn", "prompt-sjf"])
+def test_a_policy_without_a_predictor_cannot_be_emulated(name: str) -> None:
+    """HRRN, for one, would take normal scores for tokens."""
+    with pytest.raises(ValueError, match=r"has no predictor to emulate; take emulated\(tau=0\.5\)"):
+        POLICIES[name].emulated(0.5)

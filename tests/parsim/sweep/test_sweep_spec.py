@@ -72,6 +72,10 @@ def test_a_folder_or_a_missing_file_is_told(tmp_path: Path) -> None:
         ({"engine": "llama-3.1-8b-a100"}, "did you mean"),
         ({"emulate": {"par": 0.5}}, "did you mean 'pars'"),
         ({"emulate": {"pars": 1.5}}, "between -1 and 1"),
+        (
+            {"policies": ["fcfs", "hrrn"], "emulate": {"hrrn": 0.5}},
+            "emulate.hrrn: .* has no predictor to emulate",
+        ),
         ({"set": {"max_num_seqs": [8, -1]}}, "max_num_seqs"),
     ],
 )
