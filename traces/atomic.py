@@ -18,7 +18,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     The parent folder is created. On an error nothing appears at `path` and what was there stays.
 
     Raises:
-        UserError: `path` is a folder, or its parent cannot be written.
+        UserError: `path` is a folder, its parent cannot be written, or the disk is full.
     """
     target = Path(path)
     if target.is_dir():
@@ -34,5 +34,17 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         yield temporary
         temporary.chmod(0o644)
         os.replace(temporary, target)
+    except Exception as error:
+        if not _is_of_the_disk(error):
+            raise
+        reason = " ".join(str(error).split())
+        raise UserError(
+            f"{target}: cannot be written ({reason}); make room or choose another place"
+        ) from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _is_of_the_disk(error: Exception) -> bool:
+    """Whether the operating system refused; Polars wraps its refusals in errors of its own."""
+    return isinstance(error, OSError) or "(os error " in str(error)

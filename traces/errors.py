@@ -14,7 +14,8 @@ class UserError(ValueError):
 
 
 def run_cli(app: typer.Typer) -> NoReturn:
-    """Run a Typer application; a `UserError` becomes one line on stderr and exit code 2.
+    """Run a Typer application; a `UserError`, or a refusal of the operating system, becomes one line on stderr and
+    exit code 2.
 
     An interrupt (Ctrl-C) exits with 130: what was written by then is kept.
     """
@@ -29,4 +30,7 @@ def run_cli(app: typer.Typer) -> NoReturn:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(1)
+    except OSError as error:
+        print(f"error: {error.filename or 'output'}: {error.strerror or error}", file=sys.stderr)
+        sys.exit(2)
     sys.exit(0)
