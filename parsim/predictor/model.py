@@ -71,7 +71,9 @@ class Ranker(nn.Module):
         return scores
 
     def score_rows(self, rows: Sequence[Sequence[int]], workers: int = 1) -> npt.NDArray[np.float64]:
-        """Scores of tokenised prompts; evaluation mode, no gradient; `workers` threads take micro-batches in turn."""
+        """Scores of tokenised prompts; evaluation mode, no gradient; `workers` threads take micro-batches in
+        turn.
+        """
         self.eval()
         scores = np.empty(len(rows))
 

@@ -41,8 +41,8 @@ class Predictor:
     def score(self, prompts: Sequence[str], workers: int = 1) -> Floats:
         """One score a prompt, (prompts,), in their order. Each distinct prompt is encoded once.
 
-        Several `workers` help where torch itself is held to one thread (`torch.set_num_threads(1)`): that scales
-        better than torch's own threads, which wait for one another, and on a busy machine wait long.
+        Several `workers` help where torch itself is held to one thread (`torch.set_num_threads(1)`): that
+        scales better than torch's own threads, which wait for one another, and on a busy machine wait long.
         """
         distinct = list(dict.fromkeys(prompts))
         scores = self.ranker.score(distinct, workers)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ from parsim.predictor.evaluate import tau_b
 from parsim.predictor.model import MICRO_BATCH, Ranker
 from parsim.predictor.objective import batch_loss, margin_loss
 from parsim.predictor.pairs import draw_pairs
+from parsim.predictor.progress import Bar, progress_bar
 from parsim.predictor.recipe import Recipe
 from parsim.predictor.tokens import by_length
 from traces.atomic import replacing
@@ -83,7 +82,7 @@ def train(
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     ranker = Ranker(encoder, recipe).use(device)
     loop = _Loop(ranker, training, validation, state_file)
-    with _progress_bar(progress, loop.steps) as bar:
+    with progress_bar(progress, loop.steps) as bar:
         loop.run(bar)
     return ranker, loop.history
 
@@ -132,7 +131,7 @@ class _Loop:
         self.best_tau = -math.inf
         self._resume()
 
-    def run(self, bar: Any) -> None:
+    def run(self, bar: Bar) -> None:
         """Train until the last epoch or until `patience` epochs brought nothing, then take the best weights."""
         wall, cpu, saved = time.perf_counter(), time.process_time(), time.perf_counter()
         wall0, cpu0 = self.history.wall_s, self.history.cpu_s
@@ -290,26 +289,3 @@ class _Loop:
         self.step, self.loss_sum = state["step"], state["loss_sum"]
         self.best, self.best_tau = state["best"], state["best_tau"]
         self.history = History(**state["history"])
-
-
-class _Bar:
-    """A progress bar that may be absent."""
-
-    def __init__(self, progress: Any, task: Any) -> None:
-        self._progress, self._task = progress, task
-
-    def advance(self, message: str) -> None:
-        if self._progress is not None:
-            self._progress.update(self._task, advance=1, description=message)
-
-
-@contextlib.contextmanager
-def _progress_bar(show: bool, steps: int) -> Iterator[_Bar]:
-    if not show:
-        yield _Bar(None, None)
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True)) as progress:
-        yield _Bar(progress, progress.add_task("training", total=steps))

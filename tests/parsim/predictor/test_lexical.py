@@ -7,7 +7,7 @@ from parsim.predictor.corpus import Labelled
 
 pytest.importorskip("sklearn")
 
-from parsim.predictor.baselines import prompt_length, tfidf_ridge
+from parsim.predictor.baselines import prompt_length, tfidf_ridge, tfidf_ridge_folds
 from parsim.predictor.evaluate import tau_b
 from parsim.predictor.lexical import Lexical
 
@@ -43,3 +43,10 @@ def test_saved_and_loaded_it_predicts_the_same(learnable: Labelled) -> None:
 
 def test_prompt_length_counts_words() -> None:
     assert prompt_length(["one two", "", "a\nb  c"]).tolist() == [2, 0, 3]
+
+
+def test_folds_score_each_prompt_by_the_others(learnable: Labelled) -> None:
+    assert tau_b(tfidf_ridge_folds(learnable.prompts, learnable.lengths), learnable.lengths) > 0.6
+    noise = np.random.default_rng(0).lognormal(size=240)
+    assert abs(tau_b(tfidf_ridge_folds(learnable.prompts, noise), noise)) < 0.25
+    assert not tfidf_ridge_folds(["a", "b"], np.array([1.0, 2.0])).any()
