@@ -110,7 +110,7 @@ def measure(
 ) -> pl.DataFrame:
     """Run the waves one after the other on an idle engine; every step a row, with `wave` and `measured_ms`.
 
-    On a CPU, steps that other processes disturbed (`BUSY`) are left out while enough of the others remain.
+    Where other processes disturbed a CPU (`BUSY`), the steps that they hit are left out while enough others remain.
     """
     frames = []
     for number, wave in enumerate(waves):
@@ -124,7 +124,8 @@ def measure(
     column = "cpu_s" if clock == "cpu" else "wall_s"
     steps = pl.concat(frames)
     calm = steps.filter(pl.col("wall_s") <= BUSY * pl.col("cpu_s"))
-    if not on_cuda() and calm.height >= ENOUGH_CALM * steps.height:
+    disturbed = float(steps["wall_s"].sum()) > BUSY * float(steps["cpu_s"].sum())
+    if disturbed and not on_cuda() and calm.height >= ENOUGH_CALM * steps.height:
         steps = calm
     return steps.with_columns((pl.col(column) * 1e3).alias("measured_ms"))
 

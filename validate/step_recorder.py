@@ -63,13 +63,16 @@ class StepRecorder:
         self._wall, self._cpu = time.perf_counter(), time.process_time()
 
     def step(self) -> list[Any]:
-        """One `engine.step()`, a row if it had tokens; returns its outputs."""
+        """One `engine.step()`; returns its outputs."""
         self._totals = None
         outputs: list[Any] = self._engine.step()
+        return outputs
+
+    def end(self) -> None:
+        """The step's outputs have been dealt with: a row, if it had tokens."""
         if self._totals is not None:
             wall, cpu = time.perf_counter() - self._wall, time.process_time() - self._cpu
             self.rows.append((len(self.rows), self._now_s, wall, cpu, *self._totals))
-        return outputs
 
     def frame(self) -> pl.DataFrame:
         """The rows as a table: step, start_s, wall_s, cpu_s, the totals, running, waiting, free_blocks, preempted."""
