@@ -7,7 +7,7 @@ from typing import Literal
 
 from parsim.report.page import figure
 from parsim.report.phrases import times
-from parsim.report.verdict import base_rows, gain
+from parsim.report.verdict import base_rows, gain, mean_of
 from parsim.scheduler.policy import DEFAULT_STARVATION_THRESHOLD_S
 from parsim.sweep.interval import Interval
 from parsim.sweep.paper import PAPER_TAU
@@ -177,12 +177,14 @@ def _overhead(results: Results) -> Claim:
             "see python -m parsim compare",
             "not testable here",
         )
-    found = f"scoring: {cost['share']:.2%} of serving time ({cost['source']}); sorting is part of every simulated step"
+    load, _ = best(results, "pars", "mean_per_token_latency_ms")
+    share = cost["seconds_per_request"] / mean_of(results, "pars", load, "mean_e2el_ms") * 1e3
+    found = (
+        f"scoring: {cost['seconds_per_request'] * 1e3:.3g} ms of CPU a request, {share:.2%} of its mean latency at "
+        f"{percent(results, load)} ({cost['source']}); sorting is part of the engine's step"
+    )
     return Claim(
-        claim,
-        found,
-        "CPU, one thread beside the engine",
-        "reached" if cost["share"] <= 0.001 else "not reached",
+        claim, found, "one CPU core beside the engine", "reached" if share <= 0.001 else "not reached"
     )
 
 

@@ -33,7 +33,8 @@ class Judgement:
 
     Attributes:
         answer: in one phrase.
-        policy: the policy judged: the best that an engine can run by the headline metric.
+        policy: the policy judged: the best that an engine can run by the headline metric; the sweep's candidate (PARS)
+            where it is as good.
         load: the load judged.
         gain: of the policy in the headline metric; `oracle`: of Oracle SJF (None where it was not run).
         tails: tail metric -> policy / FCFS (above 1: longer than FCFS).
@@ -89,6 +90,9 @@ def judge(results: Results, load: float | None = None) -> Judgement:
     names = [n for n in results.facts["policies"] if n not in ("fcfs", "oracle", "hrrn")]
     gains = {name: gain(results, name, load) for name in names}
     best = max(gains, key=lambda n: (gains[n].value == gains[n].value, gains[n].value)) if gains else "fcfs"
+    candidate = results.facts["candidate"]
+    if candidate in gains and gains[candidate].value >= gains[best].value / NOTICEABLE:
+        best = candidate  # no operator can see the difference
     own = gains.get(best, Interval(1.0, 1.0, 1.0))
     oracle = gain(results, "oracle", load) if "oracle" in results.facts["policies"] else None
     tails = {m: cost(results, best, load, m) for m in TAILS} if gains else {}

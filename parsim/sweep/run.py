@@ -172,7 +172,7 @@ def score_taus(frame: pl.DataFrame) -> dict[str, float]:
 
 def scoring_cost(workload: Workload, load: float) -> dict[str, Any] | None:
     """What scoring every request costs beside the engine, by the figures that come with the predictors: seconds a
-    request, and the scorer's share of the trace's span. None where no figures come with the package."""
+    request, mean delay until the score is there, and how busy the scorer's core is. None where there are none."""
     from parsim.predictor.cost import SHIPPED_COST, read_cost
 
     if not SHIPPED_COST.is_file():
@@ -185,7 +185,7 @@ def scoring_cost(workload: Workload, load: float) -> dict[str, Any] | None:
     return {
         "seconds_per_request": busy / frame.height,
         "mean_delay_s": float(delay.mean()),
-        "share": busy / max(float(arrival[-1] - arrival[0]), 1.0),
+        "core_share": busy / max(float(arrival[-1] - arrival[0]), 1.0),
         "source": cost.provenance,
     }
 

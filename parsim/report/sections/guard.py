@@ -9,7 +9,7 @@ from parsim.report import charts
 from parsim.report.page import Block, Chart, Column, Columns, Prose, Section, Table
 from parsim.report.phrases import display
 from parsim.report.sections.latency import labels, legend
-from parsim.report.verdict import HEADLINE
+from parsim.report.verdict import HEADLINE, mean_of
 from parsim.sweep.results import Results
 
 
@@ -112,7 +112,13 @@ def scoring_words(results: Results) -> str:
     cost = results.facts.get("scoring_cost")
     if not cost:
         return "Scoring: not charged in this sweep; the PARS paper reports 0.08% of serving time for it."
+    latency_s = (
+        mean_of(results, results.facts["candidate"] or "fcfs", results.facts["focus_load"], "mean_e2el_ms")
+        / 1e3
+    )
+    spent = cost["seconds_per_request"]
     return (
-        f"Scoring: {cost['seconds_per_request'] * 1e3:.3g} ms a request, {cost['share'] * 100:.2g}% of serving time "
-        f"({cost['source']}); the PARS paper reports 0.08%."
+        f"Scoring takes {spent * 1e3:.3g} ms of CPU a request, {spent / latency_s:.2%} of its mean latency (the PARS "
+        f"paper reports 0.08%). The score is there {cost['mean_delay_s'] * 1e3:.3g} ms after arrival on average; one core "
+        f"beside the engine is {cost['core_share']:.0%} busy. Source: {cost['source']}. Not charged to the runs above."
     )

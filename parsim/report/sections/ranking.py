@@ -145,5 +145,5 @@ def bound_table(results: Results) -> Table:
     return Table(
         frame,
         columns,
-        "Mean latency per token beside a bound for every schedule (a relaxation to one preemptive machine), first seed",
+        "Mean latency per token beside a bound for every schedule (the larger of two relaxations), first seed",
     )
