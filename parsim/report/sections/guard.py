@@ -119,6 +119,6 @@ def scoring_words(results: Results) -> str:
     spent = cost["seconds_per_request"]
     return (
         f"Scoring takes {spent * 1e3:.3g} ms of CPU a request, {spent / latency_s:.2%} of its mean latency (the PARS "
-        f"paper reports 0.08%). The score is there {cost['mean_delay_s'] * 1e3:.3g} ms after arrival on average; one core "
+        f"paper reports 0.08%). The score is there {cost['mean_delay_s'] * 1e3:.3g} ms after arrival; one core "
         f"beside the engine is {cost['core_share']:.0%} busy. Source: {cost['source']}. Not charged to the runs above."
     )
