@@ -170,7 +170,7 @@ def chosen_policy(name: str, starvation_threshold_s: str | None, victim: str | N
         policy = replace(policy, starvation_threshold_s=_threshold(starvation_threshold_s))
     if victim is not None:
         if victim not in ("last", "worst"):
-            raise UserError(f"--victim {victim!r}: must be last or worst")
+            raise UserError(f"--victim {victim!r}: expected last or worst")
         policy = replace(policy, victim=victim)  # type: ignore[arg-type]
     return policy
 

@@ -68,7 +68,7 @@ def simulate(
 
     Raises:
         UserError: the trace lacks the policy's scores, or the policy has none to emulate; the trace is empty, its
-            hashes do not fit the block size, or its last arrival is so late that the clock would lose steps to rounding.
+            hashes do not fit the block size, or its last arrival is so late that the clock loses steps to rounding.
     """
     import simpy
 
@@ -80,11 +80,9 @@ def simulate(
             policy = policy.emulated(emulate[policy.name])
         except ValueError as error:
             raise UserError(str(error)) from error
-    if not load > 0 or load == float("inf"):
-        raise UserError(f"load {load:g}: must be a finite number above 0")
     if not len(trace):
         raise UserError(f"trace {trace.name}: holds no requests; nothing to simulate")
-    _check_clock(trace, engine, load)
+    check_clock(trace, engine, load)
     scores, reached_tau = _scores(trace, policy, seed)
     requests = _requests(trace, engine, scores, load)
     log = None if steps == "none" else StepLog(detail=steps == "detail")
@@ -118,8 +116,14 @@ def simulate(
     )
 
 
-def _check_clock(trace: Trace, engine: EngineConfig, load: float) -> None:
-    """Refuse arrivals so late that adding a step to the clock is lost in rounding."""
+def check_clock(trace: Trace, engine: EngineConfig, load: float) -> None:
+    """Refuse a load that is none, and arrivals so late that adding a step to the clock is lost in rounding.
+
+    Raises:
+        UserError: one of these.
+    """
+    if not load > 0 or load == float("inf"):
+        raise UserError(f"load {load:g}: must be a finite number above 0")
     last_s = float(trace.frame["arrival_s"][-1]) / load
     least_s = engine.step_time.least_s
     if not math.ulp(last_s) <= CLOCK_ERROR * least_s:

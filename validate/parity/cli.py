@@ -67,11 +67,11 @@ def parity(
 def _random(console: Console, cases: int, seed: int, policies: list[str] | None) -> None:
     from rich.progress import Progress
 
-    from parsim.scheduler.policy import parse_policy
+    from parsim.simulate_cli import chosen_policy
     from validate.parity.search import Tally, search
     from validate.parity.strategies import POLICY_NAMES
 
-    names = tuple(parse_policy(name).name for name in policies or POLICY_NAMES)
+    names = tuple(chosen_policy(name, None, None).name for name in policies or POLICY_NAMES)
     tally = Tally()
     with Progress(console=console, transient=True) as progress:
         task = progress.add_task("random cases", total=cases)
@@ -100,24 +100,18 @@ def _trace(
     load: float,
     seed: int,
 ) -> None:
-    from dataclasses import replace
     from statistics import median
 
     from parsim.engine.load import load_engine
-    from parsim.scheduler.policy import parse_policy
+    from parsim.simulate_cli import chosen_policy, pairs
     from traces import bundled_trace, read_trace
-    from traces.errors import UserError
     from validate.parity.check import check
     from validate.parity.from_trace import case_from_trace, tight_blocks
     from validate.parity.model import simulate_case
 
     trace = bundled_trace() if path == "bundled" else read_trace(path)
-    overrides = {}
-    for setting in settings:
-        key, equals, value = setting.partition("=")
-        if not equals:
-            raise UserError(f"--set {setting}: expected KEY=VALUE")
-        overrides[key] = value
+    overrides = pairs("--set", settings)
+    chosen = [chosen_policy(name, None, victim) for name in policies]
     engine = load_engine(engine_name, overrides)
     if "num_gpu_blocks" not in overrides:
         blocks = min(engine.num_gpu_blocks, tight_blocks(trace, engine.block_size, requests))
@@ -125,12 +119,7 @@ def _trace(
         console.print(
             f"num_gpu_blocks {blocks:,}, so that memory is short (--set num_gpu_blocks=N for another)"
         )
-    if victim not in (None, "last", "worst"):
-        raise UserError(f"--victim {victim}: expected last or worst")
-    for name in policies:
-        policy = parse_policy(name)
-        if victim is not None:
-            policy = replace(policy, victim=victim)  # type: ignore[arg-type]
+    for policy in chosen:
         case, note = case_from_trace(trace, engine, policy, requests, load, seed)
         with console.status(f"{policy.name}: {len(case.requests):,} requests through vLLM's scheduler"):
             checked = check(case)

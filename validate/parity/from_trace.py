@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from parsim.simulation import check_clock
 from traces.errors import UserError
 from validate.parity.case import Case, CaseRequest
 
@@ -26,11 +27,12 @@ def case_from_trace(
         seed: of emulated scores.
 
     Raises:
-        UserError: the trace is empty.
+        UserError: the trace is empty, or the load leaves its arrivals without a clock.
     """
     frame = trace.frame.head(requests)
     if not frame.height:
         raise UserError(f"trace {trace.name}: holds no requests; nothing to compare")
+    check_clock(trace, engine, load)
     note = None
     scores: list[float | None] = [None] * frame.height
     if policy.score is not None and policy.score in frame.columns:

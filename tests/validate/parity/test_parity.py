@@ -189,6 +189,9 @@ def test_version_info_names_the_tested_versions() -> None:
         (["parity", "nowhere.csv"], "nowhere.csv"),
         (["parity", "--policy", "parss", "--cases", "1"], "did you mean 'pars'"),
         (["parity", "bundled", "--victim", "first"], "expected last or worst"),
+        (["parity", "bundled", "--policy", "parss"], "did you mean 'pars'"),
+        (["parity", "bundled", "--load", "0"], "load 0: must be a finite number above 0"),
+        (["parity", "bundled", "--load", "1e-310"], "where the clock cannot tell steps"),
         (["parity", "bundled", "--set", "num_gpu_blocks"], "expected KEY=VALUE"),
         (["parity", "bundled", "--set", "num_gpu_block=5"], "num_gpu_blocks"),
     ],
@@ -199,7 +202,7 @@ def test_bad_input_is_one_clear_error(
     monkeypatch.chdir(tmp_path)
     Path("bad.json").write_text(json.dumps({"engine": {}}))
     done = runner.invoke(app, arguments)
-    assert isinstance(done.exception, ValueError)
+    assert isinstance(done.exception, UserError)
     assert says in str(done.exception) and "\n" not in str(done.exception)
 
 
