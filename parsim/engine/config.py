@@ -70,6 +70,11 @@ class EngineConfig(BaseModel):
                 f"without chunked prefill max_num_batched_tokens ({self.max_num_batched_tokens}) must be at "
                 f"least max_model_len ({self.max_model_len})"
             )
+        if self.long_prefill_token_threshold > self.max_model_len:
+            raise ValueError(
+                f"long_prefill_token_threshold ({self.long_prefill_token_threshold}) must be at most "
+                f"max_model_len ({self.max_model_len})"
+            )
         return self
 
     @property
