@@ -16,7 +16,7 @@ def section(results: Results) -> Section:
     row = facts["decision"]["row"]
     guard = row["starvation_threshold_s"]
     settings = [
-        ("policy", display(results, row["policy"])),
+        ("best settings: policy", display(results, row["policy"])),
         ("starvation threshold", "none" if guard is None else f"{guard:g} s"),
         ("max_num_seqs", figure(row["max_num_seqs"], 0)),
         ("max_num_batched_tokens", figure(row["max_num_batched_tokens"], 0)),
