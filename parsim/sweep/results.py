@@ -117,6 +117,8 @@ def read_results(folder: Path) -> Results:
         ) from error
     except (pl.exceptions.PolarsError, OSError, ValueError) as error:
         raise UserError(f"{folder}: the results cannot be read ({error}); run the sweep again") from error
+    if not isinstance(facts, dict) or "focus_load" not in facts or "study" not in tables["results"].columns:
+        raise UserError(f"{folder}: the results are damaged or of another version; run the sweep again")
     return Results(**tables, facts=facts)
 
 
