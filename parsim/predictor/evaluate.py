@@ -33,6 +33,8 @@ class Interval:
     def __str__(self) -> str:
         if math.isnan(self.value):
             return "undefined"
+        if math.isnan(self.low):
+            return f"{self.value:.3f}"
         return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
 
 
