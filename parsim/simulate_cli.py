@@ -106,6 +106,8 @@ def simulate_command(
     idle = [name for name in taus if name != chosen.name]
     if idle:
         raise UserError(f"--emulate {idle[0]}: this run is under {chosen.name}; write --policy {idle[0]}")
+    if trace == "bundled" and format_ is not None:
+        raise UserError("--format: the bundled trace has a format of its own; leave it out")
     workload = bundled_trace() if trace == "bundled" else read_trace(trace, format=format_)
     wanted = "detail" if steps_detail or perfetto else "log" if steps else "none"
     run = simulate(workload, config, chosen, load=load, seed=seed, emulate=taus, steps=wanted)  # type: ignore[arg-type]

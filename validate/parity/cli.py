@@ -124,6 +124,10 @@ def _trace(
         with console.status(f"{policy.name}: {len(case.requests):,} requests through vLLM's scheduler"):
             checked = check(case)
         steps = len(checked.vllm.steps)
+        if not steps:
+            raise UserError(
+                f"{trace.name}: no request fits this engine, so there is no step to compare; set more blocks"
+            )
         model_s = median([checked.fast.cpu_s, *(simulate_case(case, steps=False).cpu_s for _ in range(4))])
         if checked.difference is None:
             console.print(
