@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from traces.errors import UserError
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -125,9 +127,7 @@ def _trace(
             checked = check(case)
         steps = len(checked.vllm.steps)
         if not steps:
-            raise UserError(
-                f"{trace.name}: no request fits this engine, so there is no step to compare; set more blocks"
-            )
+            raise UserError(f"{trace.name}: no request fits this engine, nothing to compare; set more blocks")
         model_s = median([checked.fast.cpu_s, *(simulate_case(case, steps=False).cpu_s for _ in range(4))])
         if checked.difference is None:
             console.print(
@@ -143,7 +143,6 @@ def _trace(
 def _replay(console: Console, path: Path) -> None:
     from pydantic import ValidationError
 
-    from traces.errors import UserError
     from validate.parity.case import Case
     from validate.parity.check import check
 
@@ -195,8 +194,6 @@ def _print_versions(console: Console) -> None:
 
 def _require_vllm() -> None:
     from importlib.util import find_spec
-
-    from traces.errors import UserError
 
     if find_spec("vllm") is None:
         raise UserError(
