@@ -27,8 +27,10 @@ from parsim.scheduler.policy import POLICIES, Policy
 from traces import Trace
 from traces.atomic import replacing
 from traces.errors import UserError
+from validate.clock import ClockName
 from validate.comparison import Pair
 from validate.engine import modelled
+from validate.noise import at_speed, speed
 from validate.record import chat_tokens
 from validate.serving import Job, Served, serve
 
@@ -219,13 +221,21 @@ def serve_policy(
 
 
 def pair_of(
-    policy: Policy, runs: Sequence[Served], prompts: Prompts, scored: Scored, config: EngineConfig
+    policy: Policy,
+    runs: Sequence[Served],
+    prompts: Prompts,
+    scored: Scored,
+    config: EngineConfig,
+    clock: ClockName,
+    steady: bool = False,
 ) -> Pair:
-    """Real and model of one policy; the model gets the lengths that each run really generated."""
+    """Real and model of one policy; the model gets the lengths that each run generated, `steady`: also its speed."""
     models = []
     for run in runs:
         trace = prompts.trace(run.requests["output_tokens"].to_list(), scored.scores)
-        models.append(modelled(trace, config, policy))
+        factor = speed(run.steps, config.step_time, clock) if steady else 1.0
+        own = config.model_copy(update={"step_time": at_speed(config.step_time, factor)})
+        models.append(modelled(trace, own, policy))
     return Pair(policy.name, policy.label, [run.requests for run in runs], models)
 
 

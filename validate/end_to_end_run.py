@@ -22,6 +22,7 @@ from validate.end_to_end import (
     train_predictors,
 )
 from validate.engine import Machine, Outcome, open_engine
+from validate.engine_file import write_engine
 from validate.engine_run import add_outcome
 from validate.live_engine import on_cuda, require_vllm
 from validate.noise import check_noise
@@ -75,13 +76,15 @@ def run_end_to_end(run: EndToEnd) -> PolicyReport:
         runs = _serve(run, machine, prompts, predictors, bar)
     clock: Any = run.clock
     config = machine.config[clock]
-    pairs = [pair_of(p, runs[p.name], prompts, scored, config) for p in policies()]
+    pairs = [pair_of(p, runs[p.name], prompts, scored, config, clock) for p in policies()]
     every = [served for name in runs for served in runs[name]]
     noise = check_noise(every, config.step_time, clock, on_cpu=not on_cuda())
     report = PolicyReport("PARS for real: a model that stops by itself", _command(run))
-    add_outcome(report, machine, Outcome(clock, pairs, every, len(every), noise))
+    steady = [pair_of(p, runs[p.name], prompts, scored, config, clock, steady=True) for p in policies()]
+    add_outcome(report, machine, Outcome(clock, pairs, steady, every, len(every), noise))
     notes = _notes(run, lengths, train, prompts, scored, runs, load)
     page = report.write(run.folder, notes, {"tau_b": scored.tau, "load": load, "machine": machine.name})
+    write_engine(config, run.folder / "engine.yaml", config.step_time.fit_error)
     report.print(console)
     for line in notes:
         console.print(f"note: {line}", style="dim", highlight=False)

@@ -20,7 +20,7 @@ from validate.calibrate import Calibration, calibrate_engine
 from validate.clock import ClockName
 from validate.comparison import Pair
 from validate.live_engine import on_cuda, start_engine
-from validate.noise import Noise, check_noise
+from validate.noise import Noise, at_speed, check_noise, disturbance, speed
 from validate.serving import BUSY, TRIES, Job, Served, random_prompt, serve, undisturbed
 
 PARS_SCHEDULER = "parsim.scheduler.vllm.ParsScheduler"
@@ -104,6 +104,7 @@ class Outcome:
     Attributes:
         clock: of the times.
         pairs: real and model, policy by policy.
+        steady: the same, the model given one number more for each run: the machine's speed while it ran.
         runs: in the order in which they were made.
         tries: how many it took: one that other processes disturbed is made again.
         noise: whether the machine spoilt them.
@@ -111,6 +112,7 @@ class Outcome:
 
     clock: ClockName
     pairs: list[Pair]
+    steady: list[Pair]
     runs: list[Served]
     tries: int
     noise: Noise
@@ -134,7 +136,7 @@ def compare_policies(
     Args:
         keep: called after each run, so that an interrupted comparison loses only the run at hand.
     """
-    made: dict[str, list[tuple[Served, pl.DataFrame]]] = {policy.name: [] for policy in policies}
+    made: dict[str, list[_Made]] = {policy.name: [] for policy in policies}
     runs: list[Served] = []
     config = machine.config[clock]
     tries = 0
@@ -152,22 +154,52 @@ def compare_policies(
                 lambda j=jobs, p=policy, w=what: serve(  # type: ignore[misc]
                     machine.engine, j, p, clock=clock, advance=lambda n: advance(w, n)
                 ),
+                lambda s, c=config: disturbance(s, c.step_time, clock),  # type: ignore[misc]
                 1 if on_cuda() else TRIES,
             )
             tries += tried
             runs.append(served)
-            made[policy.name].append((served, modelled(trace, config, policy)))
+            made[policy.name].append(_made(served, trace, config, policy, clock))
             keep(policy.name, repeat, served)
-    pairs = [_pair(policy, made[policy.name]) for policy in policies]
+    pairs, steady = zip(*(_pairs(policy, made[policy.name]) for policy in policies), strict=True)
     step_time = machine.config[clock].step_time
-    return Outcome(clock, pairs, runs, tries, check_noise(runs, step_time, clock, on_cpu=not on_cuda()))
+    return Outcome(
+        clock,
+        list(pairs),
+        list(steady),
+        runs,
+        tries,
+        check_noise(runs, step_time, clock, on_cpu=not on_cuda()),
+    )
 
 
-def _pair(policy: Policy, made: Sequence[tuple[Served, pl.DataFrame]]) -> Pair:
+@dataclass(frozen=True)
+class _Made:
+    """One run, how disturbed it was, and what the model says of it: as calibrated, and at the run's own speed."""
+
+    served: Served
+    disturbance: float
+    model: pl.DataFrame
+    steady: pl.DataFrame
+
+
+def _made(served: Served, trace: Trace, config: EngineConfig, policy: Policy, clock: ClockName) -> _Made:
+    own = at_speed(config.step_time, speed(served.steps, config.step_time, clock))
+    return _Made(
+        served,
+        disturbance(served, config.step_time, clock),
+        modelled(trace, config, policy),
+        modelled(trace, config.model_copy(update={"step_time": own}), policy),
+    )
+
+
+def _pairs(policy: Policy, made: Sequence[_Made]) -> tuple[Pair, Pair]:
     """The repeats of one policy, without those that other processes disturbed where others were left alone."""
-    calm = [pair for pair in made if on_cuda() or pair[0].stretch <= BUSY] or made
-    return Pair(
-        policy.name, policy.label, [served.requests for served, _ in calm], [model for _, model in calm]
+    calm = [run for run in made if on_cuda() or run.disturbance <= BUSY - 1] or made
+    real = [run.served.requests for run in calm]
+    return (
+        Pair(policy.name, policy.label, real, [run.model for run in calm]),
+        Pair(policy.name, policy.label, real, [run.steady for run in calm]),
     )
 
 

@@ -113,14 +113,22 @@ def add_outcome(report: PolicyReport, machine: Machine, outcome: Outcome) -> Non
         [
             *outcome.noise.notes,
             f"{len(outcome.runs)} runs kept of {outcome.tries} made: one whose steps took over {BUSY:g} times their "
-            f"CPU time on the wall clock is made again, at most {TRIES} times, and left out in the end where other "
-            f"repeats of its policy were undisturbed ({sum(run.stretch <= BUSY for run in outcome.runs)} were)",
+            f"CPU time on the wall clock, or whose speed changed as much midway, is made again, at most {TRIES} times, "
+            "and left out in the end where other repeats of its policy were undisturbed",
         ],
         residuals(outcome.runs, calibration.step_time, outcome.clock),
         f"The step-time model was {calibration.step_time.provenance}; on held-out steps its median error is "
         f"{error.get('median_step', float('nan')):.1%} a step, {error.get('total', float('nan')):+.1%} over their sum. "
         "Shown are steps of the compared runs, which it never saw.",
         trusted=outcome.clock == "cpu" or not outcome.noise.spoilt,
+    )
+    report.add(
+        f"{outcome.clock}-steady",
+        outcome.steady,
+        [
+            "The machine's speed changes from run to run. Here the model is given one number more for each run, the "
+            "measured over the predicted time of all its steps, so that what is left is the error of the scheduling."
+        ],
     )
 
 

@@ -11,6 +11,7 @@ import polars as pl
 from parsim.engine import StepTime
 from validate.calibrate import TOTALS
 from validate.clock import ClockName
+from validate.fit import TERMS
 from validate.serving import BUSY, Served
 
 DRIFT = 0.05
@@ -66,6 +67,28 @@ def check_noise(runs: Sequence[Served], step_time: StepTime, clock: ClockName, o
         f"drift {drift:+.1%}"
     )
     return Noise(stretch, load, drift, bias, tuple(notes))
+
+
+def speed(steps: pl.DataFrame, step_time: StepTime, clock: ClockName) -> float:
+    """How much longer the steps took than the model says, over their sum: 1.1 = 10% longer."""
+    totals = [steps[name].to_numpy() for name in TOTALS]
+    measured = steps["cpu_s" if clock == "cpu" else "wall_s"].to_numpy()
+    return float(measured.sum() / step_time.seconds(*totals).sum())  # type: ignore[arg-type, attr-defined]
+
+
+def disturbance(served: Served, step_time: StepTime, clock: ClockName) -> float:
+    """The larger of: wall time of the steps over their CPU time; change of speed from a run's first to second half."""
+    half = served.steps.height // 2
+    if half < 50:
+        return served.stretch - 1
+    first, second = (speed(part, step_time, clock) for part in (served.steps[:half], served.steps[half:]))
+    return max(served.stretch - 1, abs(second / first - 1))
+
+
+def at_speed(step_time: StepTime, factor: float) -> StepTime:
+    """The same machine when every step takes `factor` times as long."""
+    terms = {name: getattr(step_time, name) * factor for name in TERMS}
+    return step_time.model_copy(update=terms)
 
 
 def _ratios(steps: pl.DataFrame, step_time: StepTime, clock: ClockName) -> np.ndarray:

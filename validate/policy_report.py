@@ -25,6 +25,7 @@ from validate.page import (
 )
 
 CLOCKS = {"wall": "on the wall clock", "cpu": "on the engine's CPU clock"}
+CLOCKS |= {f"{name}-steady": f"{words}, each run at its own speed" for name, words in CLOCKS.items()}
 
 
 class PolicyReport:

@@ -21,7 +21,8 @@ Lengths = Literal["forced", "natural"]
 
 
 BUSY = 1.10
-"""Wall time of steps above this many times their CPU time: other processes took turns on the core."""
+"""Wall time of steps above this many times their CPU time: other processes took turns on the core. A machine whose
+speed changes by as much within a run spoils that run too."""
 
 TRIES = 4
 """Times that a run which other processes disturbed is made, at most."""
@@ -78,15 +79,17 @@ def random_prompt(request_id: str, tokens: int, vocabulary: int) -> list[int]:
     return rng.integers(4, vocabulary, tokens).tolist()
 
 
-def undisturbed(run: Callable[[], Served], tries: int = TRIES) -> tuple[Served, int]:
-    """Run until other processes leave it alone (`stretch` at most `BUSY`), at most `tries` times.
+def undisturbed(
+    run: Callable[[], Served], disturbance: Callable[[Served], float], tries: int = TRIES
+) -> tuple[Served, int]:
+    """Run until `disturbance` is at most `BUSY` - 1, at most `tries` times.
 
     Returns:
         The least disturbed run and how many were made.
     """
     best, made = run(), 1
-    while best.stretch > BUSY and made < tries:
-        best, made = min(best, run(), key=lambda served: served.stretch), made + 1
+    while disturbance(best) > BUSY - 1 and made < tries:
+        best, made = min(best, run(), key=disturbance), made + 1
     return best, made
 
 

@@ -111,6 +111,6 @@ def test_the_model_is_given_the_lengths_of_each_run(prompts: Prompts) -> None:
     run = Served(served, pl.DataFrame(), "cpu", (0.0, 0.0), 1.0, 1.0, {})
     scored = Scored({"pars": [float(i) for i in range(12)]}, {"pars": 0.0})
     config = load_engine("llama-3.1-8b-a100-80g", {"max_num_seqs": 2})
-    pair = pair_of(POLICIES["pars"], [run], prompts, scored, config)
+    pair = pair_of(POLICIES["pars"], [run], prompts, scored, config, "cpu")
     assert pair.model[0]["output_tokens"].to_list() == generated
     assert pair.model[0]["score"].to_list() == scored.scores["pars"]
