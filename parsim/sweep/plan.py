@@ -17,7 +17,7 @@ from traces.errors import UserError
 
 RELATIVE_LOADS = (0.5, 0.75, 0.9, 1.0, 1.15, 1.3, 1.6)
 """The automatic range of loads, as shares of the rate that the engine sustains: idle to overload."""
-KV_FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0)
+KV_FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
 GUARDS_S: tuple[float | None, ...] = (5.0, 15.0, 30.0, 60.0, 120.0, 300.0, None)
 DIALS = tuple(
     [Dial("everywhere", tau) for tau in (0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)]
