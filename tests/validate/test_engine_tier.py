@@ -193,7 +193,10 @@ def test_engine_tier_in_one_go(tmp_path: Path) -> None:
         assert (requests["arrival_s"] <= requests["first_scheduled_s"]).all()
         # every response token but the first of each (re)admission comes out of a decode
         tokens = int(requests["output_tokens"].sum())
-        assert steps["decode_seqs"].sum() == tokens - 40 - int(requests["preemptions"].sum())
+        # A token comes from a decode or from the step in which a request (re)catches up: once each, and again after
+        # a preemption, unless that struck before it had caught up.
+        recaught = tokens - 40 - int(steps["decode_seqs"].sum())
+        assert 0 <= recaught <= int(requests["preemptions"].sum())
         assert int(steps["preempted"].sum()) == int(requests["preemptions"].sum())
         assert int(steps["prefill_tokens"].sum()) >= int(requests["prompt_tokens"].sum())
     engine = load_engine(str(tmp_path / "engine-cpu.yaml"))
