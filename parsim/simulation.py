@@ -84,17 +84,18 @@ def simulate(
         raise UserError(f"trace {trace.name}: holds no requests; nothing to simulate")
     check_clock(trace, engine, load)
     scores, reached_tau = _scores(trace, policy, seed)
-    requests = _requests(trace, engine, scores, load)
     log = None if steps == "none" else StepLog(detail=steps == "detail")
-    began = time.process_time()
-    env = simpy.Environment()
-    run = Engine(env, engine, policy, requests, observer=log)
     with _collector_paused():
+        requests = _requests(trace, engine, scores, load)
+        began = time.process_time()
+        env = simpy.Environment()
+        run = Engine(env, engine, policy, requests, observer=log)
         env.run()
-    cpu_s = time.process_time() - began
+        cpu_s = time.process_time() - began
+        outcome = _outcome(trace, requests, scores)
     capacity = run.busy_s * engine.usable_blocks
     return Run(
-        requests=_outcome(trace, requests, scores),
+        requests=outcome,
         steps=log.frame() if log else None,
         metadata={
             "trace": trace.name,
