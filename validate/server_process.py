@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -72,7 +73,9 @@ def running_server(
     command += ["--scheduler-cls", PARS_SCHEDULER, "--additional-config", json.dumps({"parsim": parsim})]
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=os.environ.copy())
+        process = subprocess.Popen(
+            command, stdout=output, stderr=subprocess.STDOUT, env=os.environ.copy(), start_new_session=True
+        )
         try:
             _await(process, port, log)
             yield Server(f"http://127.0.0.1:{port}", process, log)
@@ -83,6 +86,9 @@ def running_server(
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+            # A server that was killed leaves its engine process behind; both are of one session.
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def _options(settings: Mapping[str, Any]) -> list[str]:
