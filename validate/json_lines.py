@@ -22,7 +22,9 @@ def json_lines(path: Path) -> Iterator[dict[str, Any]]:
                 try:
                     row = json.loads(line)
                 except json.JSONDecodeError as error:
-                    raise UserError(f"{path}: line {number}: not JSON ({error.msg}); mend or remove it") from error
+                    raise UserError(
+                        f"{path}: line {number}: not JSON ({error.msg}); mend or remove it"
+                    ) from error
                 if not isinstance(row, dict):
                     raise UserError(f"{path}: line {number}: expected an object, found {type(row).__name__}")
                 yield row

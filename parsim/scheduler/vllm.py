@@ -82,7 +82,9 @@ class ParsScheduler(Scheduler):
             ValueError: the scorer cannot be loaded.
         """
         if self.requests:
-            raise RuntimeError(f"{len(self.requests)} requests are not finished: the policy cannot change now")
+            raise RuntimeError(
+                f"{len(self.requests)} requests are not finished: the policy cannot change now"
+            )
         if self._feed is not None:
             self._feed.close()
         self._settings = settings

@@ -55,7 +55,10 @@ def test_an_engine_file_and_changes_by_hand(tmp_path: Path) -> None:
         ("num_gpu_blocks: 50\nstep_time: {base_s: 0}", "time must pass"),
         ("num_gpu_blocks: 50\nstep_time: {base_s: .nan}", "step_time.base_s"),
         ("num_gpu_blocks: 50\nmax_num_batched_tokens: 8\nstep_time: {base_s: 1}", "at least max_num_seqs"),
-        ("num_gpu_blocks: 9\nmax_model_len: 99\nlong_prefill_token_threshold: 100\nstep_time: {base_s: 1}", "at most"),
+        (
+            "num_gpu_blocks: 9\nmax_model_len: 99\nlong_prefill_token_threshold: 100\nstep_time: {base_s: 1}",
+            "at most",
+        ),
         ("- a list", "found list"),
         ("a: [", "not valid YAML"),
         ("", "found NoneType"),
