@@ -66,8 +66,8 @@ def test_random_cases_are_equal_in_every_step() -> None:
         engine, policy = checked.case.engine, checked.case.policy
         combinations[policy.order, policy.victim, engine.enable_prefix_caching, engine.async_scheduling] += 1
 
-    assert search(400, 20, POLICY_NAMES, count) is None
-    assert tally.cases >= 400 and tally.steps > 20_000
+    assert search(2_500, 20, POLICY_NAMES, count) is None
+    assert tally.cases >= 2_500 and tally.steps > 400_000
     assert tally.preempting_cases > tally.cases / 2
     assert len(combinations) == 3 * 2 * 2 * 2 and min(combinations.values()) > 5
 
