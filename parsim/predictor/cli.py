@@ -51,7 +51,7 @@ def train(
     lr: Annotated[float | None, typer.Option(help="peak learning rate")] = None,
     precision: Annotated[str, typer.Option(help="auto, fp32, bf16 or fp16")] = "auto",
     seed: int = 42,
-    test_share: Annotated[float, typer.Option(min=0.0, max=0.9)] = 0.1,
+    test_share: Annotated[float, typer.Option(min=0.01, max=0.9)] = 0.1,
     overwrite: Annotated[bool, typer.Option(help="replace a predictor that is already in OUT")] = False,
     threads: Threads = None,
     quiet: Quiet = False,
