@@ -7,6 +7,7 @@ by default.
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -16,6 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from parsim.predictor.recipe import PREDICTOR_VARIABLE
+
+log = logging.getLogger("vllm.parsim")
 
 MAX_BATCH = 64
 """Prompts scored in one go; what arrived meanwhile waits for the next."""
@@ -144,8 +147,12 @@ class BatchScorer:
         wall, cpu = time.perf_counter(), time.thread_time()
         try:
             scores = dict(zip(keys, map(float, self._score([self._text(key) for key in keys])), strict=True))
-        except Exception:
+        except Exception as error:
             scores = {}
+            if not self.stats.failures:
+                log.warning(
+                    "scoring failed, the requests stay unscored (further failures are counted): %r", error
+                )
         with self._lock:
             self.stats.batches += 1
             self.stats.failures += not scores

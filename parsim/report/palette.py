@@ -7,8 +7,6 @@ goes with each, so that a line is told apart in a grey print as well.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 COLOURS: dict[str, str] = {
     "fcfs": "#7a7a7a",
     "pointwise": "#e08e00",
@@ -51,9 +49,3 @@ def dash(name: str) -> list[int]:
 def scale(labels: dict[str, str]) -> tuple[list[str], list[str], list[list[int]]]:
     """Domain, colours and dashes for a chart whose series are labelled by `labels` (policy name -> label)."""
     return list(labels.values()), [colour(n) for n in labels], [dash(n) for n in labels]
-
-
-def in_order(names: Iterable[str]) -> list[str]:
-    """Policy names in the order in which pages show them: the named ones first, then the rest by name."""
-    rank = {name: i for i, name in enumerate(COLOURS)}
-    return sorted(set(names), key=lambda name: (rank.get(name, len(rank)), name))

@@ -18,6 +18,7 @@ class StarvationGuard:
     def __init__(self, threshold_s: float) -> None:
         self.threshold_s = threshold_s
         self._by_arrival: deque[WaitingRequest] = deque()
+        self._forgotten: set[WaitingRequest] = set()
 
     def watch(self, request: WaitingRequest) -> None:
         """Begin to watch a request on its first arrival; later than others or (rarely) out of order."""
@@ -35,7 +36,7 @@ class StarvationGuard:
         return now_s - request.arrival_s > self.threshold_s
 
     def overdue(self, now_s: float) -> Iterator[WaitingRequest]:
-        """Yield, earliest arrival first, each watched request that is overdue; each is yielded once."""
+        """Yield, earliest arrival first, each watched request that is overdue; each once. Some may be finished."""
         watched = self._by_arrival
         while watched and now_s - watched[0].arrival_s > self.threshold_s:
             yield watched.popleft()
@@ -45,6 +46,10 @@ class StarvationGuard:
         return self._by_arrival[0].arrival_s + self.threshold_s if self._by_arrival else float("inf")
 
     def forget(self, request: WaitingRequest) -> None:
-        """Stop watching a request, if it is watched. O(watched); for engines that outlive their requests."""
-        if request in self._by_arrival:
-            self._by_arrival.remove(request)
+        """Stop watching a request that is finished, for engines that outlive their requests. Amortised O(1)."""
+        self._forgotten.add(request)
+        if 2 * len(self._forgotten) > len(self._by_arrival):
+            self._by_arrival = deque(
+                watched for watched in self._by_arrival if watched not in self._forgotten
+            )
+            self._forgotten.clear()

@@ -96,7 +96,9 @@ class ParsQueue(RequestQueue):
         entry = self.entries.pop(request_id, None)
         if entry is not None:
             self.ranked.remove(entry)
-            entry.request = None  # the guard may hold the entry until its time is up
+            entry.request = None  # the guard may hold the entry a little longer
+            if self.ranked.guard is not None:
+                self.ranked.guard.forget(entry)
 
     def __bool__(self) -> bool:
         return bool(self.ranked)

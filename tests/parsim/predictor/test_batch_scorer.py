@@ -98,7 +98,9 @@ def test_a_request_that_waited_too_long_is_given_up() -> None:
     scorer.close()
 
 
-def test_a_failing_predictor_leaves_requests_unscored_and_the_worker_alive() -> None:
+def test_a_failing_predictor_is_logged_once_and_leaves_the_worker_alive(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     def score(texts: Sequence[str]) -> list[float]:
         if "bad" in texts:
             raise RuntimeError("broken")
@@ -107,9 +109,12 @@ def test_a_failing_predictor_leaves_requests_unscored_and_the_worker_alive() -> 
     scorer = BatchScorer(score)
     scorer.submit("a", "bad")
     until(lambda: scorer.stats.failures == 1)
+    scorer.submit("c", "bad")
+    until(lambda: scorer.stats.failures == 2)
     scorer.submit("b", "good")
     assert collect(scorer, 1) == {"b": 1.0}
     scorer.close()
+    assert [record.getMessage().count("broken") for record in caplog.records] == [1]
 
 
 def test_token_ids_are_decoded_off_the_calling_thread() -> None:
