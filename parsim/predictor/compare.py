@@ -7,9 +7,10 @@ table can be remade without training.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,9 @@ from traces.atomic import replacing
 from traces.errors import UserError
 
 Floats = npt.NDArray[np.float64]
+
+TUNING_SEED = 0
+"""Of the trainings that settle a recipe on the validation prompts; no row of a table is made with it by default."""
 
 
 @dataclass(frozen=True)
@@ -60,25 +64,29 @@ def run_comparison(
 
     Returns:
         One row a (data set, test model, method): tau_b, low, high (95%, over prompts; mean over seeds),
-        seeds, spread (largest less smallest over seeds), training prompts, cpu_s and wall_s a run.
+        seeds, spread (largest less smallest over seeds), training prompts, cpu_s and wall_s a run, and in `settled`
+        what was chosen on the validation prompts.
 
     Raises:
         UserError: a file, a model or a variant that is not there. A variant whose encoder cannot be had is
             left out.
     """
     rows: list[dict[str, Any]] = []
+    runs = _Runs(out / "runs", say, progress)
     for spec in comparison.datasets:
-        job = _prepare(spec, base)
+        job = _prepare(spec, base, spec.limit)
         tests = spec.test_on or spec.train_on or job.corpus.models[:1]
         prompts = job.data.take(job.parts.test).prompts
         scores: dict[str, list[Floats]] = {}
         facts: dict[str, list[dict[str, Any]]] = {}
         for variant in _variants(comparison, spec):
             try:
+                settled = _settle(comparison, job, base, variant, runs)
+                recipe = _recipe(comparison, job, variant, settled)
                 for seed in variant.seeds or spec.seeds or comparison.seeds:
-                    found, fact = _one_run(comparison, job, variant, seed, out / "runs", say, progress)
+                    found, fact = runs.get(job, variant, recipe.model_copy(update={"seed": seed}))
                     scores.setdefault(variant.name, []).append(found)
-                    facts.setdefault(variant.name, []).append(fact)
+                    facts.setdefault(variant.name, []).append(fact | {"settled": settled})
             except MissingEncoder as error:
                 say(f"  left out: {error}")
         training = job.data.take(job.parts.train)
@@ -99,7 +107,7 @@ def run_comparison(
     return results
 
 
-def _prepare(spec: DataSet, base: Path) -> _Job:
+def _prepare(spec: DataSet, base: Path, limit: int | None) -> _Job:
     corpus = read_corpus(base / spec.file)
     if spec.only_dataset is not None:
         frame = corpus.frame.filter(pl.col("dataset") == spec.only_dataset)
@@ -108,8 +116,8 @@ def _prepare(spec: DataSet, base: Path) -> _Job:
         corpus = Corpus(frame, corpus.source, corpus.unit, corpus.dropped)
     data = corpus.label(spec.train_on)
     parts = split(data, test_share=spec.test_share)
-    if spec.limit is not None and spec.limit < len(parts.train):
-        order = np.random.default_rng(0).permutation(parts.train)[: spec.limit]
+    if limit is not None and limit < len(parts.train):
+        order = np.random.default_rng(0).permutation(parts.train)[:limit]
         parts = Split(np.sort(order), parts.validation, parts.test)
     return _Job(spec, corpus, data, parts)
 
@@ -124,54 +132,77 @@ def _variants(comparison: Comparison, spec: DataSet) -> list[Variant]:
     ]
 
 
-def _one_run(
-    comparison: Comparison,
-    job: _Job,
-    variant: Variant,
-    seed: int,
-    folder: Path,
-    say: Callable[[str], None],
-    progress: bool,
-) -> tuple[Floats, dict[str, Any]]:
-    """Scores of the held-out prompts and facts of the run, from disk if it was done before."""
-    from parsim.predictor.fit import fit
+def _recipe(comparison: Comparison, job: _Job, variant: Variant, changes: dict[str, Any]) -> Recipe:
+    fields = {**comparison.recipe.model_dump(), **job.spec.recipe, **variant.recipe, **changes}
+    return Recipe.model_validate(fields)
 
-    changes = {**job.spec.recipe, **variant.recipe, "seed": seed}
-    recipe = Recipe.model_validate({**comparison.recipe.model_dump(), **changes})
-    data = job.data
-    if variant.also_train_on:
-        data = _relabel(job, variant.also_train_on)
-    data_facts = job.spec.model_dump(include={"file", "train_on", "only_dataset", "test_share", "limit"})
-    identity = json.dumps([data_facts, recipe.model_dump(), variant.also_train_on], sort_keys=True)
-    stem = folder / f"{job.spec.name}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
-    facts_file, scores_file = stem.with_suffix(".json"), stem.with_suffix(".parquet")
-    if facts_file.exists() and scores_file.exists():
-        facts: dict[str, Any] = json.loads(facts_file.read_text(encoding="utf-8"))
-        return pl.read_parquet(scores_file)["score"].to_numpy(), facts
-    say(f"{job.spec.name}: {variant.name}, seed {seed}")
-    fitted = fit(
-        data,
-        job.parts,
-        recipe,
-        name=variant.name,
-        source={"source": job.corpus.source},
-        held_out={},
-        progress=progress,
-    )
-    facts = {
-        "variant": variant.name,
-        "seed": seed,
-        "cpu_s": round(fitted.history.cpu_s, 1),
-        "wall_s": round(fitted.history.wall_s, 1),
-        "epochs": fitted.history.epochs,
-        "best_epoch": fitted.history.best_epoch,
-    }
-    with replacing(scores_file) as temporary:
-        pl.DataFrame({"score": fitted.scores}).write_parquet(temporary)
-    with replacing(facts_file) as temporary:
-        temporary.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
-    say(f"  tau_b {fitted.test}, {fitted.history.cpu_s:.0f} CPU s, {fitted.history.wall_s:.0f} s")
-    return fitted.scores, facts
+
+def _settle(comparison: Comparison, job: _Job, base: Path, variant: Variant, runs: _Runs) -> dict[str, Any]:
+    """The combination of the variant's grid that ranks the validation prompts best; nothing without a grid."""
+    spec = job.spec
+    grid = next(one for one in (variant.tune, spec.tune, comparison.tune) if one is not None)
+    if not grid:
+        return {}
+    if spec.tune_limit is not None:
+        job = replace(job, parts=_prepare(spec, base, spec.tune_limit).parts)
+    choices = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+
+    def reached(choice: dict[str, Any]) -> float:
+        _, facts = runs.get(job, variant, _recipe(comparison, job, variant, choice | {"seed": TUNING_SEED}))
+        return float(facts["epochs"][facts["best_epoch"] - 1]["validation_tau_b"])
+
+    best = max(choices, key=reached)
+    runs.say(f"{spec.name}: {variant.name}: {best} ranks the validation prompts best of {len(choices)}")
+    return best
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """Trainings of a comparison, each kept in `folder` as two files and made only once."""
+
+    folder: Path
+    say: Callable[[str], None]
+    progress: bool
+
+    def get(self, job: _Job, variant: Variant, recipe: Recipe) -> tuple[Floats, dict[str, Any]]:
+        """Scores of the held-out prompts and facts of the run, from disk if it was done before."""
+        from parsim.predictor.fit import fit
+
+        data = _relabel(job, variant.also_train_on) if variant.also_train_on else job.data
+        about = job.spec.model_dump(include={"file", "train_on", "only_dataset", "test_share"})
+        about |= {"training_prompts": len(job.parts.train)}
+        identity = json.dumps([about, recipe.model_dump(), variant.also_train_on], sort_keys=True)
+        digest = hashlib.sha256(identity.encode()).hexdigest()[:12]
+        stem = self.folder / f"{Path(job.spec.file).stem}-{digest}"
+        facts_file, scores_file = stem.with_suffix(".json"), stem.with_suffix(".parquet")
+        if facts_file.exists() and scores_file.exists():
+            facts: dict[str, Any] = json.loads(facts_file.read_text(encoding="utf-8"))
+            return pl.read_parquet(scores_file)["score"].to_numpy(), facts
+        self.say(f"{job.spec.name}: {variant.name}, learning rate {recipe.rate:g}, seed {recipe.seed}")
+        fitted = fit(
+            data,
+            job.parts,
+            recipe,
+            name=variant.name,
+            source={"source": job.corpus.source},
+            held_out={},
+            progress=self.progress,
+        )
+        history = fitted.history
+        facts = {
+            "variant": variant.name,
+            "seed": recipe.seed,
+            "cpu_s": round(history.cpu_s, 1),
+            "wall_s": round(history.wall_s, 1),
+            "epochs": history.epochs,
+            "best_epoch": history.best_epoch,
+        }
+        with replacing(scores_file) as temporary:
+            pl.DataFrame({"score": fitted.scores}).write_parquet(temporary)
+        with replacing(facts_file) as temporary:
+            temporary.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+        self.say(f"  {history.cpu_s:.0f} CPU s, {history.wall_s:.0f} s")
+        return fitted.scores, facts
 
 
 def _relabel(job: _Job, models: list[str]) -> Labelled:

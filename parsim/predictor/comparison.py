@@ -11,12 +11,16 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from parsim.predictor.recipe import Recipe
 from traces.errors import UserError
 
+Grid = dict[str, list[Any]]
+"""Fields of the recipe with the values to try. Every combination is trained once with a seed of its own, and the one
+that ranks the validation prompts best is taken: the held-out prompts have no say in it."""
+
 
 class Variant(BaseModel):
     """One way to train: a name and what differs from the comparison's recipe.
 
     `also_train_on` names models of the same corpus whose lengths are averaged into the training label;
-    `seeds` overrides the comparison's.
+    `seeds` and `tune` override those of the data set.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -25,6 +29,7 @@ class Variant(BaseModel):
     recipe: dict[str, Any] = Field(default_factory=dict)
     also_train_on: list[str] = Field(default_factory=list)
     seeds: list[int] | None = None
+    tune: Grid | None = None
 
 
 class DataSet(BaseModel):
@@ -40,6 +45,8 @@ class DataSet(BaseModel):
         limit: train on at most so many prompts (the first ones of the shuffled split).
         recipe: overrides the comparison's: a small corpus needs small batches and more passes.
         seeds: overrides the comparison's.
+        tune: overrides the comparison's.
+        tune_limit: tune on at most so many prompts; by default on as many as are trained on.
         variants: names of the variants to run here; all by default.
     """
 
@@ -55,6 +62,8 @@ class DataSet(BaseModel):
     limit: int | None = None
     recipe: dict[str, Any] = Field(default_factory=dict)
     seeds: list[int] | None = None
+    tune: Grid | None = None
+    tune_limit: int | None = None
     variants: list[str] | None = None
 
 
@@ -66,6 +75,7 @@ class Comparison(BaseModel):
     name: str = "compare"
     seeds: list[int] = Field(default_factory=lambda: [1, 2, 3], min_length=1)
     recipe: Recipe = Recipe()
+    tune: Grid = Field(default_factory=dict)
     variants: list[Variant] = Field(
         default_factory=lambda: [
             Variant(name=objective, recipe={"objective": objective})

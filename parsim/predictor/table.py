@@ -42,7 +42,7 @@ def judge(
         test: the model that judges; prompts that it did not answer are left out.
         prompts: the held-out prompts.
         scores: method -> one array (prompts,) a seed.
-        facts: method -> one record a run, with cpu_s and wall_s.
+        facts: method -> one record a run, with cpu_s, wall_s and settled.
         ceiling: models that are repeated samples of one another; by default `test` alone.
         about: fields that every row repeats.
     """
@@ -73,6 +73,7 @@ def judge(
                 "spread": float(max(taus) - min(taus)),
                 "cpu_s": float(np.mean([run["cpu_s"] for run in runs])) if runs else None,
                 "wall_s": float(np.mean([run["wall_s"] for run in runs])) if runs else None,
+                "settled": _words(runs[0]["settled"]) if runs else None,
             }
         )
     samples = corpus.samples(ceiling or [test]).filter(pl.col("prompt").is_in(prompts))
@@ -81,7 +82,7 @@ def judge(
 
 def _ceiling_rows(samples: pl.DataFrame, common: dict[str, Any]) -> list[dict[str, Any]]:
     ceiling = noise_ceiling(samples)
-    empty = dict.fromkeys(("gain", "gain_low", "gain_high", "pair_accuracy", "cpu_s", "wall_s"))
+    empty = dict.fromkeys(("gain", "gain_low", "gain_high", "pair_accuracy", "cpu_s", "wall_s", "settled"))
     blank = common | empty | {"seeds": 0, "spread": 0.0}
     if ceiling is None:
         name = "noise ceiling: unknown, one sample a prompt"
@@ -125,6 +126,10 @@ def _named(interval: Interval | None, names: tuple[str, str, str]) -> dict[str, 
     }
 
 
+def _words(settled: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in settled.items())
+
+
 def _signed(value: float | None, low: float | None, high: float | None) -> str:
     if value is None or low is None or high is None:
         return ""
@@ -142,8 +147,8 @@ def markdown(results: pl.DataFrame) -> str:
             f"{first['training_prompts']:,} prompts to train on, {first['test_prompts']:,} held out.",
             "",
             "| method | tau_b [95% interval] | over pointwise [paired] | pair accuracy | seeds (spread)"
-            " | CPU s a run |",
-            "|---|---|---|---|---|---|",
+            " | CPU s a run | settled on validation |",
+            "|---|---|---|---|---|---|---|",
         ]
         for row in part.sort("tau_b", descending=True, nulls_last=True).iter_rows(named=True):
             seeds = f"{row['seeds']} ({row['spread']:.3f})" if row["seeds"] > 1 else str(row["seeds"] or "")
@@ -152,6 +157,7 @@ def markdown(results: pl.DataFrame) -> str:
             accuracy = f"{row['pair_accuracy']:.3f}" if row["pair_accuracy"] is not None else ""
             bounds = [math.nan if row[key] is None else row[key] for key in ("tau_b", "low", "high")]
             tau = Interval(*bounds)
-            lines.append(f"| {row['method']} | {tau} | {gain} | {accuracy} | {seeds} | {cpu} |")
+            settled = row["settled"] or ""
+            lines.append(f"| {row['method']} | {tau} | {gain} | {accuracy} | {seeds} | {cpu} | {settled} |")
         lines.append("")
     return "\n".join(lines)
