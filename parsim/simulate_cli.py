@@ -70,6 +70,13 @@ def simulate_command(
         typer.Option(metavar="S|none", help="Seconds of waiting after which a request is promoted."),
     ] = None,
     victim: Annotated[str | None, typer.Option(metavar="last|worst", help="Who is preempted.")] = None,
+    scoring_cost: Annotated[
+        str,
+        typer.Option(
+            metavar="shipped|free|FILE",
+            help="What a predictor's scores cost: the shipped one's seconds, none, or a measured file.",
+        ),
+    ] = "shipped",
     slo: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME:MS ...", help="Limits for goodput: ttft, tpot, e2el in ms."),
@@ -91,6 +98,7 @@ def simulate_command(
 ) -> None:
     """Replay one trace on one engine under one policy."""
     from parsim.engine import load_engine
+    from parsim.engine.scoring_cost import read_cost
     from parsim.metrics import summarize
     from parsim.simulation import simulate
     from traces import bundled_trace, read_trace
@@ -110,7 +118,16 @@ def simulate_command(
         raise UserError("--format: the bundled trace has a format of its own; leave it out")
     workload = bundled_trace() if trace == "bundled" else read_trace(trace, format=format_)
     wanted = "detail" if steps_detail or perfetto else "log" if steps else "none"
-    run = simulate(workload, config, chosen, load=load, seed=seed, emulate=taus, steps=wanted)  # type: ignore[arg-type]
+    run = simulate(
+        workload,
+        config,
+        chosen,
+        load=load,
+        seed=seed,
+        emulate=taus,
+        scoring=read_cost(scoring_cost),
+        steps=wanted,  # type: ignore[arg-type]
+    )
     metrics = summarize(run.requests, limits, run.metadata["mean_kv_usage"])
     if steps is not None:
         _write_steps(run, steps, detail=steps_detail)
@@ -310,6 +327,14 @@ def _print(run: Run, metrics: dict[str, float]) -> None:
         console.print(
             f"scores are emulated: tau_b {reached}, {meta['emulated_tau']:.3f} asked",
             style="yellow",
+            highlight=False,
+        )
+    if "mean_scoring_delay_s" in meta:
+        console.print(
+            f"scoring is charged: a score is there {meta['mean_scoring_delay_s'] * 1e3:.3g} ms after arrival, "
+            f"{meta['admitted_unscored']:.1%} are admitted before; {meta['scoring_s_per_request'] * 1e3:.3g} ms of a "
+            "core a request",
+            style="dim",
             highlight=False,
         )
     refused = run.requests.filter(run.requests["rejected"].is_not_null())

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from parsim.engine.config import EngineConfig
     from parsim.engine.request import EngineRequest
+    from parsim.engine.scorer import VirtualScorer
+    from parsim.engine.scoring_cost import ScoringCost
     from parsim.scheduler.policy import Policy
     from traces import Trace
 
@@ -34,10 +36,12 @@ class Run:
     Attributes:
         requests: one row a request in trace order: request_id, arrival_s, first_scheduled_s, first_token_s, finish_s
             (null if rejected), prompt_tokens, output_tokens, cached_tokens, preemptions, recomputed_tokens, score
-            (null if the policy has none), promoted, rejected (the reason, or null), and client_id if the trace
-            has it.
+            (null if the policy has none), promoted, rejected (the reason, or null), scored_s (when the scheduler
+            learned the score; null where scoring is not charged), and client_id if the trace has it.
         steps: one row a step (see `StepLog`), if asked for.
-        metadata: policy, engine, load, seed, emulated and reached tau, steps, mean_kv_usage, cpu_s of the run.
+        metadata: policy, engine, load, seed, emulated and reached tau, steps, mean_kv_usage, cpu_s of the run;
+            where scoring is charged: mean_scoring_delay_s (arrival to score), scoring_s_per_request, scorer_core_share
+            (of the time until the last finish) and admitted_unscored (share of the requests).
     """
 
     requests: pl.DataFrame
@@ -53,6 +57,7 @@ def simulate(
     load: float = 1.0,
     seed: int = 0,
     emulate: Mapping[str, float] | None = None,
+    scoring: ScoringCost | None = None,
     steps: Steps = "none",
 ) -> Run:
     """Replay a trace on an engine under a policy.
@@ -64,6 +69,8 @@ def simulate(
         load: arrivals come this many times faster.
         seed: of emulated scores; the engine itself is deterministic.
         emulate: Kendall tau-b by policy name, for policies whose predictor is to be emulated.
+        scoring: what a predictor's scores cost; requests of a policy that has a predictor are then without a score
+            until it answers. None: scores are there on arrival.
         steps: record no steps, their totals, or also every request in them.
 
     Raises:
@@ -73,6 +80,7 @@ def simulate(
     import simpy
 
     from parsim.engine.engine import Engine
+    from parsim.engine.scorer import VirtualScorer
     from parsim.engine.step_log import StepLog
 
     if emulate and policy.name in emulate:
@@ -85,11 +93,17 @@ def simulate(
     check_clock(trace, engine, load)
     scores, reached_tau = _scores(trace, policy, seed)
     log = None if steps == "none" else StepLog(detail=steps == "detail")
+    scorer: VirtualScorer[EngineRequest] | None = None
+    if scoring is not None and policy.has_predictor:
+        scorer = VirtualScorer(scoring)
     with _collector_paused():
         requests = _requests(trace, engine, scores, load)
+        if scorer is not None:
+            for request in requests:
+                request.predicted, request.score = request.score, None
         began = time.process_time()
         env = simpy.Environment()
-        run = Engine(env, engine, policy, requests, observer=log)
+        run = Engine(env, engine, policy, requests, scorer=scorer, observer=log)
         env.run()
         cpu_s = time.process_time() - began
         outcome = _outcome(trace, requests, scores)
@@ -113,8 +127,25 @@ def simulate(
             "busy_s": run.busy_s,
             "mean_kv_usage": run.used_block_s / capacity if capacity else 0.0,
             "cpu_s": cpu_s,
+            **(_scoring(outcome, scorer) if scorer is not None else {}),
         },
     )
+
+
+def _scoring(outcome: pl.DataFrame, scorer: VirtualScorer[EngineRequest]) -> dict[str, float]:
+    """What scoring cost and delayed."""
+    import polars as pl
+
+    scored = outcome.filter(pl.col("rejected").is_null())
+    late = (pl.col("first_scheduled_s") < pl.col("scored_s").fill_null(math.inf)).mean()
+    delay = (pl.col("scored_s") - pl.col("arrival_s")).mean()
+    delay_s, late_share, end_s = scored.select(delay, late, pl.col("finish_s").max().alias("end")).row(0)
+    return {
+        "mean_scoring_delay_s": delay_s or 0.0,
+        "admitted_unscored": late_share or 0.0,
+        "scoring_s_per_request": scorer.busy_s / max(scored.height, 1),
+        "scorer_core_share": scorer.busy_s / end_s if end_s else 0.0,
+    }
 
 
 def check_clock(trace: Trace, engine: EngineConfig, load: float) -> None:
@@ -205,7 +236,7 @@ def _requests(
 def _outcome(trace: Trace, requests: list[EngineRequest], scores: pl.Series | None) -> pl.DataFrame:
     import polars as pl
 
-    times = ("first_scheduled_s", "first_token_s", "finish_s")
+    times = ("first_scheduled_s", "first_token_s", "finish_s", "scored_s")
     counts = ("cached_tokens", "preemptions", "recomputed_tokens")
     progress = zip(*map(attrgetter("arrival_s", *times, *counts), requests), strict=True)
     columns = dict(zip(("arrival_s", *times, *counts), progress, strict=True))

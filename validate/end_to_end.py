@@ -21,6 +21,7 @@ import polars as pl
 
 from parsim.emulation import kendall_tau_b
 from parsim.engine import EngineConfig
+from parsim.engine.scoring_cost import ScoringCost
 from parsim.predictor.recipe import PREDICTOR_VARIABLE
 from parsim.predictor.split import prompt_keys
 from parsim.scheduler.policy import POLICIES, Policy
@@ -179,21 +180,29 @@ class Scored:
     Attributes:
         scores: by policy, one a prompt.
         tau: Kendall tau-b with the recorded lengths, by policy.
+        cost: what a score costs inside the engine.
     """
 
     scores: dict[str, list[float]]
     tau: dict[str, float]
+    cost: ScoringCost
 
 
-def score_prompts(prompts: Prompts, predictors: dict[str, Path]) -> Scored:
-    """Scores outside the engine, for the model's replay and for tau."""
+def score_prompts(prompts: Prompts, predictors: dict[str, Path], clock: ClockName) -> Scored:
+    """Scores outside the engine, for the model's replay and for tau, and their cost measured.
+
+    On the CPU clock the scorer's time is the engine's too; on the wall clock it has a core of its own.
+    """
+    from parsim.predictor.cost import measure_cost
     from parsim.predictor.predictor import load_predictor
 
     scores = {
         name: load_predictor(str(path)).score(prompts.seen).tolist() for name, path in predictors.items()
     }
     lengths = np.array(prompts.recorded)
-    return Scored(scores, {name: kendall_tau_b(np.array(values), lengths) for name, values in scores.items()})
+    cost = measure_cost(str(predictors["pars"])).model_copy(update={"shares_core": clock == "cpu"})
+    taus = {name: kendall_tau_b(np.array(values), lengths) for name, values in scores.items()}
+    return Scored(scores, taus, cost)
 
 
 def serve_policy(
@@ -229,13 +238,17 @@ def pair_of(
     clock: ClockName,
     steady: bool = False,
 ) -> Pair:
-    """Real and model of one policy; the model gets the lengths that each run generated, `steady`: also its speed."""
+    """Real and model of one policy; the model gets the lengths that each run generated and the cost of scoring.
+
+    With `steady` it gets each run's speed instead, which holds what the scorer took from the engine on the CPU clock.
+    """
     models = []
     for run in runs:
         trace = prompts.trace(run.requests["output_tokens"].to_list(), scored.scores)
         factor = speed(run.steps, config.step_time, clock) if steady else 1.0
         own = config.model_copy(update={"step_time": at_speed(config.step_time, factor)})
-        models.append(modelled(trace, own, policy))
+        charged = scored.cost if not steady or clock == "wall" else None
+        models.append(modelled(trace, own, policy, charged))
     return Pair(policy.name, policy.label, [run.requests for run in runs], models)
 
 

@@ -64,6 +64,7 @@ def run_end_to_end(run: EndToEnd) -> PolicyReport:
 
     console = Console(soft_wrap=True)
     require_vllm()
+    clock: Any = run.clock
     model = str(prepare_model()) if run.model == "smollm2" else run.model
     tokenizer = AutoTokenizer.from_pretrained(model)
     with progress_bar(console) as bar:
@@ -71,10 +72,9 @@ def run_end_to_end(run: EndToEnd) -> PolicyReport:
         train, test = split_lengths(lengths, tokenizer, run.folder)
         predictors = train_predictors(train, run.folder, run.epochs, lambda what: bar.begin(what, 1))
         prompts = Prompts.read(test, tokenizer, run.requests, run.seed)
-        scored = score_prompts(prompts, predictors)
+        scored = score_prompts(prompts, predictors, clock)
         machine, prompts, load = _started(run, model, prompts, bar)
         runs = _serve(run, machine, prompts, predictors, bar)
-    clock: Any = run.clock
     config = machine.config[clock]
     pairs = [pair_of(p, runs[p.name], prompts, scored, config, clock) for p in policies()]
     every = [served for name in runs for served in runs[name]]
@@ -174,7 +174,9 @@ def _notes(
         f"{real.to_numpy().mean():.0f} tokens), but the Oracle's, which are forced to the lengths recorded before",
         "Kendall tau-b with the recorded lengths on those prompts: "
         + ", ".join(f"{name} {tau:.2f}" for name, tau in scored.tau.items()),
-        "scored inside the engine, on the same core, its CPU time counted: "
+        f"scored inside the engine: {scored.cost.base_s * 1e3:.3g} ms of CPU a batch and "
+        f"{scored.cost.token_s * 1e3:.3g} ms a token, measured; on the CPU clock that is the engine's own time. The "
+        "model as calibrated is charged the same; "
         + ", ".join(
             f"{name} {counts.get('scorer_failures', 0):.0f} failures so far" for name, counts in late.items()
         ),

@@ -11,6 +11,7 @@ from typing import Any
 import polars as pl
 
 from parsim.engine import EngineConfig
+from parsim.engine.scoring_cost import ScoringCost
 from parsim.scheduler.policy import Policy
 from parsim.simulation import simulate
 from traces import Trace
@@ -203,9 +204,15 @@ def _pairs(policy: Policy, made: Sequence[_Made]) -> tuple[Pair, Pair]:
     )
 
 
-def modelled(trace: Trace, config: EngineConfig, policy: Policy) -> pl.DataFrame:
-    """What the simulator says of the same requests; scores that are emulated stand in a column by now."""
-    return simulate(trace, config, replace(policy, emulated_tau=None)).requests
+def modelled(
+    trace: Trace, config: EngineConfig, policy: Policy, scoring: ScoringCost | None = None
+) -> pl.DataFrame:
+    """What the simulator says of the same requests; scores that are emulated stand in a column by now.
+
+    Args:
+        scoring: what a scorer inside the engine costs; None where the requests carry their scores.
+    """
+    return simulate(trace, config, replace(policy, emulated_tau=None), scoring=scoring).requests
 
 
 def make_jobs(trace: Trace, policy: Policy, vocabulary: int) -> list[Job]:

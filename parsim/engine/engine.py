@@ -11,6 +11,7 @@ import simpy
 from parsim.engine.batch import Batch, BatchFormer
 from parsim.engine.config import EngineConfig
 from parsim.engine.request import EngineRequest, State
+from parsim.engine.scorer import VirtualScorer
 from parsim.scheduler.policy import Policy
 from parsim.scheduler.queue import RankedQueue
 
@@ -40,6 +41,8 @@ class Engine:
         policy: order, guard and victim; requests carry their scores.
         requests: in order of arrival. Their fields receive the outcome.
         aborts: seconds at which a request is withdrawn, by id.
+        scorer: gives the requests their `predicted` scores some time after they arrived, as a predictor beside the
+            scheduler does; until then they are without a score.
         observer: sees every step; steps are then advanced one by one.
 
     Attributes:
@@ -56,10 +59,12 @@ class Engine:
         policy: Policy,
         requests: Sequence[EngineRequest],
         aborts: Mapping[str, float] | None = None,
+        scorer: VirtualScorer[EngineRequest] | None = None,
         observer: StepObserver | None = None,
     ) -> None:
         self.env = env
         self.config = config
+        self.scorer = scorer
         self.observer = observer
         self.now = 0.0
         self.step = 0
@@ -129,18 +134,29 @@ class Engine:
         """Form the next batch now, to start at `start_s`. An empty one takes no time."""
         self.step += 1
         former = self.former
+        if self.scorer is not None:
+            self._take_scores(self.scorer)
         batch = former.form(self.step, self.now)
         batch.start_s = batch.end_s = start_s
         if batch:
             duration = self.config.step_time.seconds(
                 batch.prefill_tokens, batch.decode_seqs, batch.kv_tokens, batch.attention_pairs
             )
+            if self.scorer is not None:
+                duration += self.scorer.take_charge_s()
             batch.end_s = start_s + duration
             self.busy_s += duration
             self.used_block_s += duration * (self.config.usable_blocks - former.cache.free)
         if self.observer is not None:
             self.observer.observe(batch, former)
         return batch
+
+    def _take_scores(self, scorer: VirtualScorer[EngineRequest]) -> None:
+        """Scores that became known since the last step; they count from this one on."""
+        for request in scorer.poll(self.now):
+            request.scored_s = self.now
+            if request.state is not State.DONE and request.predicted is not None:
+                self.queue.rescore(request, request.predicted)
 
     def _account(self, batch: Batch) -> None:
         """The batch has ended: its first and last tokens are out."""
@@ -177,6 +193,8 @@ class Engine:
             else:
                 self.queue.add(request)
                 self.former.settled = False
+                if self.scorer is not None:
+                    self.scorer.submit(request, request.prompt_tokens, now)
         if self._aborts:
             self._withdraw_due(self.step)
 
@@ -219,8 +237,10 @@ class Engine:
         self._aborts.extend(reversed(later))
 
     def _horizon_s(self) -> float:
-        """A time before which no request arrives, is promoted or is withdrawn."""
+        """A time before which no request arrives, is scored, promoted or withdrawn."""
         horizon = self._arrivals[-1].arrival_s if self._arrivals else FOREVER
+        if self.scorer is not None:
+            horizon = min(horizon, self.scorer.next_s)
         if self._aborts:
             horizon = min(horizon, self._aborts[-1][0])
         guard = self.queue.guard

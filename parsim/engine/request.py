@@ -45,6 +45,7 @@ class EngineRequest(WaitingRequest):
         idle_from, idle_to: the last unbroken run of steps in which it decoded nothing though it could have.
         first_scheduled_s, first_token_s, finish_s: seconds; NEVER until then.
         cached_tokens: prompt tokens found in the prefix cache at its first admission.
+        predicted, scored_s: the score that a scorer will find, and when the scheduler learned it (seconds).
         preemptions, recomputed_tokens, computed_peak: what preemption cost it, in tokens.
         rejected: why it was refused or ended early; empty for the rest.
         shared, shared_full: its shared blocks (front first), and how many of them are full.
@@ -71,12 +72,14 @@ class EngineRequest(WaitingRequest):
         "last_step",
         "output_tokens",
         "place",
+        "predicted",
         "preemptions",
         "prefix",
         "prompt_tokens",
         "recomputed_tokens",
         "rejected",
         "residue",
+        "scored_s",
         "shared",
         "shared_full",
         "state",
@@ -118,6 +121,8 @@ class EngineRequest(WaitingRequest):
         self.first_scheduled_s = NEVER
         self.first_token_s = NEVER
         self.finish_s = NEVER
+        self.predicted: float | None = None
+        self.scored_s = NEVER
         self.cached_tokens = 0
         self.preemptions = 0
         self.recomputed_tokens = 0

@@ -1,102 +1,22 @@
-"""What scoring costs, as the simulator charges it: seconds a batch, measured, and when each request has its
-score.
+"""Measure what a predictor's scores cost on this machine: `python -m parsim.predictor.cost PREDICTOR FILE`.
 
-Importing this module loads no torch. `python -m parsim.predictor.cost [NAME]` measures a predictor on this
-machine and writes the figures that come with the package.
+The file is what `--scoring-cost` of `simulate` and `scoring_cost` of a sweep take.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, Field
 
+from parsim.engine.scoring_cost import ScoringCost
 from traces.atomic import replacing
 from traces.errors import UserError
 
 Floats = npt.NDArray[np.float64]
-
-SHIPPED_COST = Path(__file__).parent / "shipped" / "cost.json"
-
-
-class ScoringCost(BaseModel):
-    """Seconds to score a batch: base_s + prompt_s * prompts + token_s * tokens that the encoder sees.
-
-    Attributes:
-        base_s: a batch, whatever is in it.
-        prompt_s: a prompt.
-        token_s: a token of the encoder, at most `max_tokens` of a prompt.
-        max_tokens: tokens of a prompt that the encoder sees.
-        max_batch: prompts a batch at most.
-        fit_error: mean error of the fit, as a share of the measured seconds.
-        provenance: what was measured where.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    base_s: float = Field(ge=0)
-    prompt_s: float = Field(ge=0)
-    token_s: float = Field(ge=0)
-    max_tokens: int = Field(default=128, ge=1)
-    max_batch: int = Field(default=64, ge=1)
-    fit_error: float | None = None
-    provenance: str = "given"
-
-    def seconds(self, prompt_tokens: Sequence[int] | npt.NDArray[np.integer]) -> float:
-        """Seconds for one batch of prompts of so many tokens each."""
-        tokens = np.minimum(np.asarray(prompt_tokens), self.max_tokens)
-        return self.base_s + self.prompt_s * len(tokens) + self.token_s * float(tokens.sum())
-
-    def ready_s(self, arrival_s: Floats, prompt_tokens: npt.NDArray[np.integer]) -> Floats:
-        """When each request's score is there, (requests,), for one worker beside the engine.
-
-        As `parsim.predictor.scorer.BatchScorer` works: the worker takes whatever has arrived when it is free,
-        at most `max_batch` prompts, and answers all of them at the end of the batch.
-
-        Args:
-            arrival_s: sorted, (requests,).
-            prompt_tokens: (requests,).
-        """
-        tokens = np.minimum(prompt_tokens, self.max_tokens)
-        totals = np.concatenate([[0], np.cumsum(tokens)])
-        ready = np.empty(len(arrival_s))
-        first, free_s = 0, 0.0
-        while first < len(arrival_s):
-            start_s = max(free_s, arrival_s[first])
-            arrived = int(np.searchsorted(arrival_s, start_s, side="right"))
-            end = min(arrived, first + self.max_batch)
-            batch_tokens = totals[end] - totals[first]
-            free_s = (
-                start_s + self.base_s + self.prompt_s * (end - first) + self.token_s * float(batch_tokens)
-            )
-            ready[first:end] = free_s
-            first = end
-        return ready
-
-    def busy_s(self, arrival_s: Floats, prompt_tokens: npt.NDArray[np.integer]) -> float:
-        """Seconds that the worker spends scoring these requests; over the run's span, its share of one core."""
-        batches = len(np.unique(self.ready_s(arrival_s, prompt_tokens)))
-        tokens = np.minimum(prompt_tokens, self.max_tokens)
-        return batches * self.base_s + self.prompt_s * len(tokens) + self.token_s * float(tokens.sum())
-
-
-def read_cost(path: Path = SHIPPED_COST) -> ScoringCost:
-    """Figures written by this module; by default those that come with the package.
-
-    Raises:
-        UserError: no such file, or not of this form.
-    """
-    try:
-        return ScoringCost.model_validate_json(path.read_bytes())
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read; measure with: python -m parsim.predictor.cost") from error
-    except ValueError as error:
-        raise UserError(f"{path}: not a scoring cost ({str(error).splitlines()[0]})") from error
 
 
 def fit_cost(
@@ -152,10 +72,13 @@ def measure_cost(name: str) -> ScoringCost:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit("usage: python -m parsim.predictor.cost PREDICTOR FILE")
     try:
-        cost = measure_cost(sys.argv[1] if len(sys.argv) > 1 else "pars")
+        cost = measure_cost(sys.argv[1])
     except UserError as error:
-        sys.exit(f"error: {error}")
-    with replacing(SHIPPED_COST) as temporary:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    with replacing(Path(sys.argv[2])) as temporary:
         temporary.write_text(json.dumps(cost.model_dump(), indent=2) + "\n", encoding="utf-8")
     print(cost)

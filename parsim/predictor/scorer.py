@@ -16,16 +16,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from parsim.engine.scoring_cost import MAX_BATCH, MAX_WAIT_S
 from parsim.predictor.recipe import PREDICTOR_VARIABLE
 
 log = logging.getLogger("vllm.parsim")
-
-MAX_BATCH = 64
-"""Prompts scored in one go; what arrived meanwhile waits for the next."""
-
-MAX_WAIT_S = 2.0
-"""A request that the worker did not get to within this time is left unscored: the scheduler ranks it without.
-"""
 
 CACHE_SIZE = 65_536
 """Scores kept, the least recently used forgotten first."""
@@ -59,7 +53,9 @@ class ScorerStats:
 class BatchScorer:
     """Scores prompts on a worker thread; `submit` and `poll` return at once, from any thread.
 
-    What was submitted since the worker's last batch forms the next one. Scores are cached by prompt.
+    What was submitted since the worker's last batch forms the next one, the newest first: under more prompts than
+    it can score, the late answers are those that no longer matter. Scores are cached by prompt.
+    `parsim.engine.scorer.VirtualScorer` is the same in virtual time.
     """
 
     def __init__(
@@ -133,14 +129,11 @@ class BatchScorer:
     def _take(self) -> list[tuple[str, str | tuple[int, ...]]]:
         """The next batch, without those that waited too long. Called with the lock held."""
         oldest = time.monotonic() - self._max_wait_s
-        batch: list[tuple[str, str | tuple[int, ...]]] = []
-        while self._queue and len(batch) < self._max_batch:
-            request_id, key, since = self._queue.popleft()
-            if since < oldest:
-                self.stats.expired += 1
-            else:
-                batch.append((request_id, key))
-        return batch
+        while self._queue and self._queue[0][2] < oldest:
+            self._queue.popleft()
+            self.stats.expired += 1
+        newest = (self._queue.pop() for _ in range(min(self._max_batch, len(self._queue))))
+        return [(request_id, key) for request_id, key, _ in newest]
 
     def _run(self, batch: list[tuple[str, str | tuple[int, ...]]]) -> None:
         keys = list(dict.fromkeys(key for _, key in batch))

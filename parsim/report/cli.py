@@ -35,6 +35,9 @@ def sweep(
     policies: Annotated[str | None, typer.Option("--policies", help="Comma-separated policies.")] = None,
     loads: Annotated[str | None, typer.Option("--loads", help="Comma-separated loads, or auto.")] = None,
     seeds: Annotated[str | None, typer.Option("--seeds", help="Comma-separated seeds.")] = None,
+    scoring_cost: Annotated[
+        str | None, typer.Option(help="What a predictor's scores cost: shipped, free, or a measured file.")
+    ] = None,
     slo: Annotated[
         list[str] | None, typer.Option("--slo", help="ttft:MS, tpot:MS or e2el:MS. Repeatable.")
     ] = None,
@@ -65,6 +68,7 @@ def sweep(
         policies=policies,
         loads=loads,
         seeds=seeds,
+        scoring_cost=scoring_cost,
         slo=slo,
         objective=objective,
         subject_to=subject_to,

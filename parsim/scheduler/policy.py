@@ -43,6 +43,11 @@ class Policy:
         return f"{self.name} (emulated, tau {self.emulated_tau:.2f})"
 
     @property
+    def has_predictor(self) -> bool:
+        """Whether its scores are a predictor's, real or emulated: those cost time to make."""
+        return self.emulated_tau is not None or (self.score or "").startswith("score.")
+
+    @property
     def reorders_with_time(self) -> bool:
         """Whether the order of waiting requests can change without an arrival or a promotion."""
         return self.order in TIME_VARYING
@@ -53,7 +58,7 @@ class Policy:
         Raises:
             ValueError: it has no predictor.
         """
-        if self.emulated_tau is None and not (self.score or "").startswith("score."):
+        if not self.has_predictor:
             raise ValueError(
                 f"policy {self.name}: has no predictor to emulate; take emulated(tau={tau:g}) in its place"
             )

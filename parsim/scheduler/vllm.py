@@ -24,7 +24,7 @@ from vllm.v1.core.sched.request_queue import SchedulingPolicy
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.request import Request
 
-from parsim.scheduler.scoring import ScoreFeed, finite, load_scorer
+from parsim.scheduler.scoring import ScoreFeed, Scorer, finite, load_scorer
 from parsim.scheduler.settings import SCORE_KEY, SchedulerSettings, read_settings
 from parsim.scheduler.vllm_queue import ParsQueue
 from parsim.scheduler.vllm_version import check_interface, check_version
@@ -74,8 +74,12 @@ class ParsScheduler(Scheduler):
         """The settings in force."""
         return self._settings
 
-    def serve_by(self, settings: SchedulerSettings) -> None:
+    def serve_by(self, settings: SchedulerSettings, scorer: Scorer | None = None) -> None:
         """Serve by these settings from now on, as a comparison of policies on one engine does.
+
+        Args:
+            settings: policy, guard and the rest.
+            scorer: takes the place of the one that `settings` name.
 
         Raises:
             RuntimeError: requests are waiting or running.
@@ -95,8 +99,12 @@ class ParsScheduler(Scheduler):
         # vLLM names its two victim rules after its two orders; the order itself is the queue's.
         self.policy = SchedulingPolicy.PRIORITY if policy.victim == "worst" else SchedulingPolicy.FCFS
         self._feed = None
-        if settings.scorer is not None and self._needs_score:
-            self._feed = ScoreFeed(load_scorer(settings.scorer, self._model), log)
+        if not self._needs_score:
+            return
+        if scorer is None and settings.scorer is not None:
+            scorer = load_scorer(settings.scorer, self._model)
+        if scorer is not None:
+            self._feed = ScoreFeed(scorer, log)
 
     def schedule(self, *args: Any, **options: Any) -> SchedulerOutput:
         if self._feed is not None:

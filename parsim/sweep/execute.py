@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from parsim.engine.scoring_cost import ScoringCost
 from parsim.sweep.measure import Outcome, measure_file
 from parsim.sweep.point import Point
 from parsim.sweep.store import Store
@@ -31,10 +32,13 @@ class Job:
     path: Path
     fingerprint: str
     slo: dict[str, float]
+    scoring: ScoringCost | None
     bootstrap: bool
 
     def run(self) -> tuple[str, Outcome]:
-        return self.key, measure_file(self.path, self.fingerprint, self.point, self.slo, self.bootstrap)
+        return self.key, measure_file(
+            self.path, self.fingerprint, self.point, self.slo, self.scoring, self.bootstrap
+        )
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,7 @@ class Runner:
     workload: Workload
     store: Store
     slo: dict[str, float]
+    scoring: ScoringCost | None = None
     executor: ExecutorName = "local"
     jobs: int | None = None
     progress: Progress | None = None
@@ -51,8 +56,9 @@ class Runner:
     def job(self, point: Point) -> Job:
         seed = point.seed if self.workload.redrawn else min(self.workload.paths)
         fingerprint = self.workload.fingerprints[seed]
-        key = point.key(fingerprint, self.slo)
-        return Job(key, point, self.workload.paths[seed], fingerprint, self.slo, not self.workload.redrawn)
+        key = point.key(fingerprint, self.slo, self.scoring)
+        path, bootstrap = self.workload.paths[seed], not self.workload.redrawn
+        return Job(key, point, path, fingerprint, self.slo, self.scoring, bootstrap)
 
     def run(self, points: Sequence[Point], title: str) -> list[Outcome]:
         """The outcomes of `points`, in their order; finished ones are kept as they come."""
@@ -102,7 +108,7 @@ def _ray(jobs: Sequence[Job]) -> Iterator[tuple[str, Outcome]]:
 
     remote = ray.remote(measure)
     traces = {path: ray.put(read_trace(path)) for path in {job.path for job in jobs}}
-    waiting = {remote.remote(traces[j.path], j.point, j.slo, j.bootstrap): j.key for j in jobs}
+    waiting = {remote.remote(traces[j.path], j.point, j.slo, j.scoring, j.bootstrap): j.key for j in jobs}
     while waiting:
         done, _ = ray.wait(list(waiting), num_returns=1)
         for reference in done:

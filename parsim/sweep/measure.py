@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from parsim.engine.scoring_cost import ScoringCost
 from parsim.metrics import latency_columns, summarize
 from parsim.simulation import simulate
 from parsim.sweep.dial import dial_scores
@@ -51,8 +52,17 @@ class Outcome:
     series: pl.DataFrame | None = None
 
 
-def measure(trace: Trace, point: Point, slo: dict[str, float], bootstrap: bool) -> Outcome:
-    """Simulate `point` on `trace`. `bootstrap`: also resample, where the trace is the only one there is."""
+def measure(
+    trace: Trace, point: Point, slo: dict[str, float], scoring: ScoringCost | None, bootstrap: bool
+) -> Outcome:
+    """Simulate `point` on `trace`.
+
+    Args:
+        trace, point: what is run.
+        slo: latency targets in ms by name.
+        scoring: what a predictor's scores cost; None for nothing.
+        bootstrap: also resample, where the trace is the only one there is.
+    """
     policy = point.policy
     facts: dict[str, Any] = {}
     if point.dial is not None:
@@ -68,6 +78,7 @@ def measure(trace: Trace, point: Point, slo: dict[str, float], bootstrap: bool) 
         policy,
         load=point.load,
         seed=point.seed,
+        scoring=scoring,
         steps="log" if point.keep == "steps" else "none",
     )
     rows = per_request(run.requests)
@@ -91,10 +102,15 @@ def _trace_file(path: str, fingerprint: str) -> Trace:
 
 
 def measure_file(
-    path: Path, fingerprint: str, point: Point, slo: dict[str, float], bootstrap: bool
+    path: Path,
+    fingerprint: str,
+    point: Point,
+    slo: dict[str, float],
+    scoring: ScoringCost | None,
+    bootstrap: bool,
 ) -> Outcome:
     """`measure` on a trace file, which a worker reads once."""
-    return measure(_trace_file(str(path), fingerprint), point, slo, bootstrap)
+    return measure(_trace_file(str(path), fingerprint), point, slo, scoring, bootstrap)
 
 
 def per_request(requests: pl.DataFrame) -> pl.DataFrame:

@@ -20,6 +20,7 @@ def apply_options(
     policies: str | None = None,
     loads: str | None = None,
     seeds: str | None = None,
+    scoring_cost: str | None = None,
     slo: Sequence[str] | None = None,
     objective: str | None = None,
     subject_to: Sequence[str] | None = None,
@@ -49,6 +50,8 @@ def apply_options(
         fields["loads"] = loads if loads == "auto" else _numbers(loads, float, "--loads")
     if seeds is not None:
         fields["seeds"] = _numbers(seeds, int, "--seeds")
+    if scoring_cost is not None:
+        fields["scoring_cost"] = scoring_cost
     for text in slo or ():
         for part in text.split():
             name, value = _pair(part, ":", "--slo", "ttft:MS")

@@ -10,6 +10,7 @@ from importlib.resources import files
 from typing import Any, Literal
 
 from parsim.engine import EngineConfig
+from parsim.engine.scoring_cost import ScoringCost
 from parsim.scheduler.policy import Policy
 
 Where = Literal["everywhere", "short", "long", "across"]
@@ -55,12 +56,13 @@ class Point:
     dial: Dial | None = None
     keep: Literal["metrics", "requests", "steps"] = "metrics"
 
-    def key(self, trace: str, slo: dict[str, float]) -> str:
-        """A hash of all that determines the result: this point, the trace's fingerprint, the targets, the code."""
+    def key(self, trace: str, slo: dict[str, float], scoring: ScoringCost | None) -> str:
+        """A hash of all that determines the result: point, trace, targets, scoring cost, code."""
         policy = {k: v for k, v in asdict(self.policy).items() if k != "summary"}
         content = {
             "trace": trace,
             "slo": slo,
+            "scoring": scoring.model_dump() if scoring else None,
             "policy": policy,
             "engine": self.engine.model_dump(mode="json"),
             "load": self.load,

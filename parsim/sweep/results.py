@@ -19,8 +19,13 @@ from traces.atomic import replacing
 from traces.errors import UserError
 
 SETTINGS = ("num_gpu_blocks", "max_num_seqs", "max_num_batched_tokens")
+SCORING = ("mean_scoring_delay_s", "admitted_unscored", "scoring_s_per_request", "scorer_core_share")
+"""What scoring cost and delayed, where it was charged (`parsim.simulation.Run.metadata`)."""
+
 _NULLABLE = {
-    **dict.fromkeys(("emulated_tau", "reached_tau", "starvation_threshold_s", "dial_tau"), pl.Float64),
+    **dict.fromkeys(
+        ("emulated_tau", "reached_tau", "starvation_threshold_s", "dial_tau", *SCORING), pl.Float64
+    ),
     "dial": pl.String,
 }
 _TABLES = ("results", "groups", "bootstrap", "requests", "series")
@@ -153,6 +158,7 @@ def _row(index: int, study: str, point: Point, outcome: Outcome, rate_rps: float
         "seed": point.seed,
         "changed": json.dumps(point.changed, sort_keys=True),
         **{name: getattr(engine, name) for name in SETTINGS},
+        **{name: outcome.facts.get(name) for name in SCORING},
         **{name: float(value) for name, value in outcome.metrics.items()},
     }
 

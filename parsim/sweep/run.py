@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from parsim.engine.scoring_cost import read_cost
 from parsim.sweep import plan
 from parsim.sweep.bound import lower_bound_ms
 from parsim.sweep.choice import chosen, serve_command, write_choice
@@ -47,6 +48,7 @@ def run_sweep(
     """
     check_metric(spec.objective, "--objective")
     constraints = [parse_constraint(text) for text in spec.subject_to]
+    scoring = read_cost(spec.scoring_cost)
     store = Store(folder / "points")
     if fresh:
         store.clear()
@@ -56,7 +58,7 @@ def run_sweep(
         path.write_text(dump_spec(spec), encoding="utf-8")
     seeds = workload.seeds
     with progress_bar(console) as progress:
-        runner = Runner(workload, store, spec.limits, executor, jobs, progress)
+        runner = Runner(workload, store, spec.limits, scoring, executor, jobs, progress)
         capacity = sustained_rps(runner.run([plan.capacity_point(grid, seeds[0])], "capacity")[0])
         loads, focus = choose_loads(spec, capacity, workload)
         studies = planned(spec, grid, workload, loads, focus, seeds)
@@ -76,7 +78,7 @@ def run_sweep(
         "feasible": decision.feasible,
         "violated": list(decision.violated),
     }
-    facts["scoring_cost"] = scoring_cost(workload, focus)
+    facts["scoring_cost"] = scoring.provenance if scoring else None
     facts["bound"] = bounds(workload, grid, loads)
     results.write(folder)
     write_choice(folder, decision, grid, workload, results.results, focus, seeds, facts)
@@ -168,26 +170,6 @@ def score_taus(frame: pl.DataFrame) -> dict[str, float]:
     lengths = frame["output_tokens"].to_numpy()
     names = [column for column in frame.columns if column.startswith("score.")]
     return {name.removeprefix("score."): kendall_tau_b(frame[name].to_numpy(), lengths) for name in names}
-
-
-def scoring_cost(workload: Workload, load: float) -> dict[str, Any] | None:
-    """What scoring every request costs beside the engine, by the figures that come with the predictors: seconds a
-    request, mean delay until the score is there, and how busy the scorer's core is. None where there are none."""
-    from parsim.predictor.cost import SHIPPED_COST, read_cost
-
-    if not SHIPPED_COST.is_file():
-        return None
-    cost = read_cost()
-    frame = workload.first.frame
-    arrival = frame["arrival_s"].to_numpy() / load
-    busy = cost.busy_s(arrival, frame["prompt_tokens"].to_numpy())
-    delay = cost.ready_s(arrival, frame["prompt_tokens"].to_numpy()) - arrival
-    return {
-        "seconds_per_request": busy / frame.height,
-        "mean_delay_s": float(delay.mean()),
-        "core_share": busy / max(float(arrival[-1] - arrival[0]), 1.0),
-        "source": cost.provenance,
-    }
 
 
 def describe(

@@ -83,6 +83,9 @@ class SweepSpec(_Strict):
     emulate: dict[str, float] = Field(
         {}, description="policy -> Kendall tau-b, where a score is to be emulated"
     )
+    scoring_cost: str = Field(
+        "shipped", description="what a predictor's scores cost: shipped, free, or a measured file"
+    )
     slo: dict[Literal["ttft", "tpot", "e2el"], Annotated[float, Field(gt=0, allow_inf_nan=False)]] = Field(
         {}, description="milliseconds"
     )

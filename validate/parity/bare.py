@@ -119,7 +119,7 @@ def bare_request(case: Case, index: int, hasher: BlockHasher | None) -> Request:
         sampling_params=SamplingParams(
             max_tokens=request.output_tokens,
             ignore_eos=True,
-            extra_args=None if request.score is None else {"pars_score": request.score},
+            extra_args=None if request.score is None or case.scoring else {"pars_score": request.score},
         ),
         pooling_params=None,
         arrival_time=request.arrival_s,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict, Field
 
 from parsim.engine.config import EngineConfig
+from parsim.engine.scoring_cost import ScoringCost
 from parsim.scheduler.policy import Policy
 
 
@@ -30,6 +31,7 @@ class CaseRequest(BaseModel):
 class Case(BaseModel):
     """Everything that decides a run: the same case always gives the same steps.
 
+    With `scoring` no request carries its score: a scorer beside the scheduler finds it, at this cost of time.
     `adapter` runs `ParsScheduler` where vLLM's own class would do as well (first come first served, victim
     `last`); for every other policy it is `ParsScheduler` that runs.
     """
@@ -41,6 +43,7 @@ class Case(BaseModel):
     requests: list[CaseRequest]
     hash_block_size: int | None = None
     adapter: bool = False
+    scoring: ScoringCost | None = None
 
     def rejection(self, request: CaseRequest) -> str | None:
         """Why vLLM could never serve this request, or None.

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from validate.parity.bare import bare_request, bare_scheduler
 from validate.parity.case import Case
+from validate.parity.scorer import CaseScorer
 from validate.parity.steps import Step, StepLog
 from validate.parity.tokens import sampled_token_id
 
@@ -71,6 +72,10 @@ class _VirtualCore:
         self.log = StepLog()
         if hasattr(self.scheduler, "clock"):
             self.scheduler.clock = lambda: self.now_s
+        if case.scoring is not None:
+            scores = {request.request_id: request.score for request in case.requests}
+            scorer = CaseScorer(case.scoring, scores, lambda: self.now_s)
+            self.scheduler.serve_by(self.scheduler.settings, scorer)
         self._watch_preemptions()
 
     def run(self) -> None:

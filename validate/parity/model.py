@@ -11,6 +11,7 @@ from parsim.engine.batch import Batch, BatchFormer
 from parsim.engine.engine import Engine
 from parsim.engine.prefix_cache import PrefixIds
 from parsim.engine.request import EngineRequest
+from parsim.engine.scorer import VirtualScorer
 from validate.parity.case import Case
 from validate.parity.steps import Step, StepLog
 
@@ -28,7 +29,12 @@ def simulate_case(case: Case, *, steps: bool = True) -> StepLog:
     aborts = {r.request_id: r.abort_s for r in case.requests if r.abort_s is not None}
     env = simpy.Environment()
     observer = _Observer(log) if steps else None
-    Engine(env, case.engine, case.policy, requests, aborts=aborts or None, observer=observer)
+    scorer: VirtualScorer[EngineRequest] | None = None
+    if case.scoring is not None:
+        scorer = VirtualScorer(case.scoring)
+        for request in requests:
+            request.predicted, request.score = request.score, None
+    Engine(env, case.engine, case.policy, requests, aborts or None, scorer, observer)
     gc.disable()  # as `parsim.simulation` does: a run keeps all it allocates
     started = time.process_time()
     try:

@@ -13,6 +13,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from parsim.engine.config import EngineConfig
+from parsim.engine.scoring_cost import ScoringCost
 from parsim.engine.step_time import StepTime
 from parsim.scheduler.policy import Policy, parse_policy
 from parsim.scheduler.victim import VictimRule
@@ -74,6 +75,18 @@ def cases(draw: st.DrawFn, corner: Corner) -> Case:
         requests=requests,
         hash_block_size=hash_block_size,
         adapter=draw(st.booleans()),
+        scoring=draw(_scorings()) if policy.has_predictor and draw(st.booleans()) else None,
+    )
+
+
+@st.composite
+def _scorings(draw: st.DrawFn) -> ScoringCost:
+    return ScoringCost(
+        base_s=draw(st.sampled_from([1, 4, 16, 64])) * TICK_S,
+        prompt_s=draw(st.sampled_from([0.0, TICK_S])),
+        token_s=draw(st.sampled_from(_COEFFICIENTS)),
+        max_tokens=16,
+        max_batch=draw(st.sampled_from([1, 2, 64])),
     )
 
 

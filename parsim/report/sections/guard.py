@@ -9,8 +9,8 @@ from parsim.report import charts
 from parsim.report.page import Block, Chart, Column, Columns, Prose, Section, Table
 from parsim.report.phrases import display
 from parsim.report.sections.latency import labels, legend
-from parsim.report.verdict import HEADLINE, mean_of
-from parsim.sweep.results import Results
+from parsim.report.verdict import HEADLINE, base_rows, mean_of
+from parsim.sweep.results import SCORING, Results
 
 
 def section(results: Results) -> Section | None:
@@ -108,17 +108,18 @@ def _victims(results: Results) -> Table:
 
 
 def scoring_words(results: Results) -> str:
-    """What the run charged for scoring, in words."""
-    cost = results.facts.get("scoring_cost")
-    if not cost:
-        return "Scoring: not charged in this sweep; the PARS paper reports 0.08% of serving time for it."
-    latency_s = (
-        mean_of(results, results.facts["candidate"] or "fcfs", results.facts["focus_load"], "mean_e2el_ms")
-        / 1e3
-    )
-    spent = cost["seconds_per_request"]
+    """What scoring cost in the runs of the candidate at the load of the verdict, in words."""
+    candidate, load = results.facts["candidate"], results.facts["focus_load"]
+    if results.facts["scoring_cost"] is None:
+        return "Scoring: not charged in this sweep (scoring_cost: free); the PARS paper reports 0.08% of serving time."
+    if candidate is None or base_rows(results, candidate, load)[SCORING[0]].null_count():
+        return "Scoring: no cost, since the order that this sweep asks about needs no predictor."
+    delay_s, late, spent_s, core = (mean_of(results, candidate, load, name) for name in SCORING)
+    share = spent_s / (mean_of(results, candidate, load, "mean_e2el_ms") / 1e3)
     return (
-        f"Scoring takes {spent * 1e3:.3g} ms of CPU a request, {spent / latency_s:.2%} of its mean latency (the PARS "
-        f"paper reports 0.08%). The score is there {cost['mean_delay_s'] * 1e3:.3g} ms after arrival; one core "
-        f"beside the engine is {cost['core_share']:.0%} busy. Source: {cost['source']}. Not charged to the runs above."
+        "Scoring is charged: a request is queued without a score, at the mean of those seen, until the predictor on "
+        f"a core beside the engine has answered. Under {candidate} that is {delay_s * 1e3:.3g} ms after arrival "
+        f"in the mean, and {late:.1%} of the requests are admitted before. It takes {spent_s * 1e3:.3g} ms of that "
+        f"core a request, {share:.2%} of the mean latency (the PARS paper reports 0.08% of serving time); the core is "
+        f"{core:.0%} busy. Source: {results.facts['scoring_cost']}."
     )

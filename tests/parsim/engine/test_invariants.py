@@ -38,7 +38,7 @@ class Case:
     def serve(self, observer: StepLog | None = None) -> tuple[Engine, list[EngineRequest]]:
         requests = self.requests()
         env = simpy.Environment()
-        engine = Engine(env, self.config, self.policy, requests, self.aborts, observer)
+        engine = Engine(env, self.config, self.policy, requests, self.aborts, observer=observer)
         env.run()
         return engine, requests
 

@@ -54,6 +54,7 @@ def test_what_arrives_during_a_batch_forms_the_next_one() -> None:
     found = collect(scorer, 6)
     assert found == {"first": 1.0, **{str(number): number + 2.0 for number in range(5)}}
     assert [len(batch) for batch in score.batches] == [1, 5]
+    assert score.batches[1][0] == "yyyyyy"  # the newest first
     assert scorer.poll() == {}
     scorer.close()
 
@@ -78,7 +79,7 @@ def test_batches_are_bounded_and_the_cache_forgets() -> None:
     score.go.set()
     collect(scorer, 9)
     assert max(len(batch) for batch in score.batches) <= 4
-    scorer.submit("again", "z")
+    scorer.submit("again", "z" * 9)  # the newest was scored first
     collect(scorer, 1)
     assert scorer.stats.cached == 0
     scorer.close()

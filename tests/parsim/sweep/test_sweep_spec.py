@@ -148,7 +148,7 @@ def test_lists_make_a_grid_and_the_first_values_are_the_base() -> None:
     assert grid.base["oracle"].starvation_threshold_s == 30
     points = main_points(grid, [1.0, 2.0], [0, 1, 2])
     assert len(points) == 4 * 6 * 2 * 3
-    assert len({point.key("trace", {}) for point in points}) == len(points)
+    assert len({point.key("trace", {}, None) for point in points}) == len(points)
 
 
 def test_a_missing_score_is_emulated_and_says_so() -> None:

@@ -1,0 +1,35 @@
+"""A scorer for `ParsScheduler` that answers in virtual time with the scores of a parity case."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from parsim.engine.scorer import VirtualScorer
+from parsim.engine.scoring_cost import ScoringCost
+
+
+class CaseScorer:
+    """`parsim.scheduler.scoring.Scorer` over a `VirtualScorer`.
+
+    Args:
+        cost: seconds a batch; never on the engine's core, whose step times the case fixes.
+        scores: by request id; a request without one gets no answer.
+        clock: seconds now.
+    """
+
+    def __init__(
+        self, cost: ScoringCost, scores: Mapping[str, float | None], clock: Callable[[], float]
+    ) -> None:
+        self._worker: VirtualScorer[str] = VirtualScorer(cost)
+        self._scores = scores
+        self._clock = clock
+
+    def submit(self, request_id: str, prompt_token_ids: Sequence[int]) -> None:
+        self._worker.submit(request_id, len(prompt_token_ids), self._clock())
+
+    def poll(self) -> dict[str, float]:
+        ready = ((request_id, self._scores[request_id]) for request_id in self._worker.poll(self._clock()))
+        return {request_id: score for request_id, score in ready if score is not None}
+
+    def close(self) -> None:
+        """Nothing to stop."""
