@@ -51,17 +51,6 @@ def tau_interval(scores: Floats, lengths: Floats, *, seed: int = 0, resamples: i
     return _interval(tau_b(scores, lengths), drawn)
 
 
-def tau_difference(
-    scores: Floats, others: Floats, lengths: Floats, *, seed: int = 0, resamples: int = RESAMPLES
-) -> Interval:
-    """tau_b of `scores` minus that of `others` on the same prompts, resampled together (paired bootstrap)."""
-    drawn = [
-        tau_b(scores[rows], lengths[rows]) - tau_b(others[rows], lengths[rows])
-        for rows in _resamples(len(scores), seed, resamples)
-    ]
-    return _interval(tau_b(scores, lengths) - tau_b(others, lengths), drawn)
-
-
 def tau_by_group(scores: Floats, lengths: Floats, groups: list[str], *, seed: int = 0) -> pl.DataFrame:
     """tau_b within each group: columns group, prompts, tau_b, low, high; the largest group first."""
     names = np.array(groups)

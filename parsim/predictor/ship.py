@@ -82,9 +82,9 @@ def training_data(folder: Path, models: dict[str, str]) -> tuple[Labelled, Split
             raise UserError(f"{file}: no such file; name the folder with {', '.join(models)}_lengths.jsonl")
         read = read_corpus(file)
         labelled = read.label([model])
-        first_id = read.frame.group_by("prompt", maintain_order=True).agg(pl.col("id").first())
-        ids = dict(zip(first_id["prompt"].to_list(), first_id["id"].to_list(), strict=True))
-        tests += [is_held_out(ids[prompt]) for prompt in labelled.prompts]
+        by_prompt = read.frame.group_by("prompt", maintain_order=True).agg(pl.col("id").unique())
+        ids = dict(zip(by_prompt["prompt"].to_list(), by_prompt["id"].to_list(), strict=True))
+        tests += [any(map(is_held_out, ids[prompt])) for prompt in labelled.prompts]
         cap = CAPS.get(corpus, np.inf)
         parts.append(
             Labelled(

@@ -21,6 +21,7 @@ from parsim.sweep.search import search
 from parsim.sweep.spec import ASSUMED_TAU_SOURCE, SweepSpec, dump_spec
 from parsim.sweep.store import Store
 from parsim.sweep.workload import Workload, prepare
+from traces import bundled_trace
 from traces.atomic import replacing
 from traces.errors import UserError
 
@@ -164,7 +165,8 @@ def bounds(workload: Workload, grid: plan.Grid, loads: Sequence[float]) -> list[
 
 
 def score_taus(frame: pl.DataFrame) -> dict[str, float]:
-    """Kendall tau-b with the response lengths of every real score of the trace."""
+    """Kendall tau-b with the response lengths of every real score of the trace; of the bundled one over all its
+    prompts, of which a seed draws some twice."""
     from parsim.emulation import kendall_tau_b
 
     lengths = frame["output_tokens"].to_numpy()
@@ -212,7 +214,7 @@ def describe(
         "tau_source": ASSUMED_TAU_SOURCE
         if set(grid.emulated) - set(spec.emulate)
         else "given in the sweep file",
-        "score_taus": score_taus(frame),
+        "score_taus": score_taus(bundled_trace().frame if spec.trace.bundled else frame),
         "capacity_rps": capacity,
         "loads": list(loads),
         "focus_load": focus,

@@ -7,13 +7,11 @@ import polars as pl
 import pytest
 
 from parsim.predictor.evaluate import (
-    Interval,
     calibration,
     noise_ceiling,
     pair_accuracy,
     tau_b,
     tau_by_group,
-    tau_difference,
     tau_interval,
 )
 
@@ -45,17 +43,6 @@ def test_interval_covers_the_true_tau() -> None:
         found = tau_interval(x, np.exp(y), resamples=200)
         hits += found.low <= truth <= found.high
     assert hits >= 16
-
-
-def test_paired_difference_is_tighter_than_either_interval() -> None:
-    rng = np.random.default_rng(0)
-    lengths = rng.lognormal(size=400)
-    one = np.log(lengths) + rng.normal(size=400)
-    other = one + 0.1 * rng.normal(size=400)
-    difference = tau_difference(one, other, lengths, resamples=200)
-    alone = tau_interval(one, lengths, resamples=200)
-    assert difference.high - difference.low < 0.5 * (alone.high - alone.low)
-    assert tau_difference(one, one, lengths, resamples=50) == Interval(0.0, 0.0, 0.0)
 
 
 def test_noise_ceiling_finds_the_predictor_that_knows_the_expectation() -> None:

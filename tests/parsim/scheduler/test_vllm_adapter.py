@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 import types
 from typing import Any
 
@@ -277,3 +278,43 @@ def test_metrics_are_served_where_a_port_is_set() -> None:
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
         text = answer.read().decode()
     assert "parsim_scored 1.0" in text and "parsim_waiting 1.0" in text
+
+
+PROMPTS = (
+    "Which of these is the capital of France? A) Paris B) Rome C) Berlin. Answer with the letter.",
+    "Is 7 a prime number? Yes or no.",
+    "Prove that the sum of the angles of any triangle is 180 degrees, and explain each step in detail.",
+    "A train leaves at 9:40 at 60 km/h, another at 10:15 at 85 km/h. Find when and where they meet, step by step.",
+    "Name one colour.",
+)
+
+
+def test_the_shipped_predictor_scores_inside_the_scheduler() -> None:
+    """Requests without a score wait behind two that run; once the scorer's thread has answered, they stand in the
+    order of the predictor's own scores, and scheduling never waited for it."""
+    pytest.importorskip("transformers")
+    from parsim.predictor.encoder import MissingEncoder
+    from parsim.predictor.predictor import load_predictor
+    from parsim.predictor.scorer import BatchScorer
+
+    try:
+        predictor = load_predictor("pars")
+    except MissingEncoder as error:
+        pytest.skip(str(error))
+    scorer = BatchScorer(lambda texts: predictor.score(texts).tolist(), lambda ids: PROMPTS[len(ids) - 1])
+    harness = Harness()
+    harness.scheduler.serve_by(harness.scheduler.settings, scorer)
+    harness.add("a", 0.0, output=100)
+    harness.add("b", 0.0, output=100)
+    harness.step()
+    for number in range(len(PROMPTS)):
+        harness.add(f"p{number}", prompt=number + 1)
+    deadline = time.monotonic() + 60
+    while harness.scheduler.stats()["scored_late"] < len(PROMPTS) and time.monotonic() < deadline:
+        assert sorted(harness.step()) == ["a", "b"]
+        time.sleep(0.2)
+    scores = predictor.score(list(PROMPTS)).tolist()
+    assert harness.waiting() == [f"p{n}" for n in sorted(range(len(PROMPTS)), key=scores.__getitem__)]
+    assert harness.scheduler.stats()["scorer_failures"] == 0
+    harness.scheduler.shutdown()
+    assert not scorer._worker.is_alive()
