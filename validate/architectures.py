@@ -6,8 +6,11 @@ model: two small layers that run in milliseconds on a CPU.
 
 from __future__ import annotations
 
+import atexit
 import difflib
 import json
+import shutil
+import tempfile
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -39,6 +42,18 @@ def write_model_folder(name: str, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(known[name], indent=1) + "\n", encoding="utf-8")
     return folder
+
+
+@cache
+def model_folder(name: str) -> Path:
+    """A folder for the architecture `name` that lasts as long as this process.
+
+    Raises:
+        UserError: no such architecture.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="parsim-model-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return write_model_folder(name, folder)
 
 
 def parameters(name: str) -> int:

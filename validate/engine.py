@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +15,7 @@ from parsim.scheduler.policy import Policy
 from parsim.simulation import simulate
 from traces import Trace
 from traces.errors import UserError
-from validate.architectures import architectures, write_model_folder
+from validate.architectures import architectures, model_folder
 from validate.calibrate import Calibration, calibrate_engine
 from validate.clock import ClockName
 from validate.comparison import Pair
@@ -73,7 +72,7 @@ def open_engine(
     folder: str | Path = model
     known = model in architectures()
     if not Path(model).is_dir() and (known or "/" not in model):
-        folder = write_model_folder(model, Path(tempfile.mkdtemp(prefix="parsim-model-")))
+        folder = model_folder(model)
     engine = start_engine(folder, settings, dummy=dummy or known, seed=seed, scheduler_cls=PARS_SCHEDULER)
     device = "CUDA" if on_cuda() else "CPU"
     weights = "random weights" if dummy or known else "real weights"

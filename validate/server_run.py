@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from parsim.scheduler.policy import Policy
 from parsim.settings_file import setting
 from traces import Trace, bundled_trace, read_trace
 from traces.errors import UserError
-from validate.architectures import architectures, write_model_folder
+from validate.architectures import architectures, model_folder
 from validate.client import Target, replay
 from validate.engine import CPU_SETTINGS, make_jobs
 from validate.live_engine import on_cuda
@@ -114,7 +113,7 @@ def _serve(
 
 def _model(model: str) -> tuple[str | Path, bool]:
     if model in architectures():
-        return write_model_folder(model, Path(tempfile.mkdtemp(prefix="parsim-model-"))), True
+        return model_folder(model), True
     return model, False
 
 

@@ -5,19 +5,16 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parsim.engine.config import EngineConfig
+from validate.architectures import model_folder
 from validate.parity.case import Case, CaseRequest
 from validate.parity.tokens import prompt_token_ids
 
 if TYPE_CHECKING:
     from vllm.v1.core.sched.scheduler import Scheduler
     from vllm.v1.request import Request
-
-TINY_MODEL = Path(__file__).with_name("tiny_model")
-"""A model folder that holds a config.json and nothing else: two Llama layers, as numbers."""
 
 PARS_SCHEDULER = "parsim.scheduler.vllm.ParsScheduler"
 
@@ -62,7 +59,7 @@ def assemble(
 
     config = VllmConfig(
         model_config=ModelConfig(
-            model=str(TINY_MODEL),
+            model=str(model_folder("tiny")),
             skip_tokenizer_init=True,
             dtype="bfloat16",
             max_model_len=engine.max_model_len,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from validate.parity.bare import PARS_SCHEDULER, TINY_MODEL, quiet_vllm
+from validate.architectures import model_folder
+from validate.parity.bare import PARS_SCHEDULER, quiet_vllm
 from validate.parity.case import Case
 from validate.parity.steps import StepLog
 from validate.parity.tokens import prompt_token_ids
@@ -78,7 +79,7 @@ def _engine(case: Case) -> Any:
     config, policy = case.engine, case.policy
     return LLMEngine.from_engine_args(
         EngineArgs(
-            model=str(TINY_MODEL),
+            model=str(model_folder("tiny")),
             load_format="dummy",
             dtype="bfloat16",
             enforce_eager=True,

@@ -21,7 +21,8 @@ import pytest
 pytest.importorskip("vllm")
 pytest.importorskip("pandas", reason="vllm bench serve needs pandas")
 
-from validate.parity.bare import PARS_SCHEDULER, TINY_MODEL
+from validate.architectures import write_model_folder
+from validate.parity.bare import PARS_SCHEDULER
 
 pytestmark = pytest.mark.vllm
 
@@ -112,7 +113,7 @@ def write_model(folder: Path) -> None:
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
-    (folder / "config.json").write_bytes((TINY_MODEL / "config.json").read_bytes())
+    write_model_folder("tiny", folder)
     words = ["<s>", "</s>", "<pad>", "<unk>", *(f"w{number}" for number in range(4, 1024))]
     inner = Tokenizer(models.WordLevel({word: place for place, word in enumerate(words)}, unk_token="<unk>"))
     inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
