@@ -30,7 +30,8 @@ Wave = list[tuple[float, int, int]]
 
 HELD_OUT_EVERY = 4
 LIKE_THE_TRACE = 4
-"""Waves of four times as many requests as run at once, drawn from the workload to come and arriving one by one, so
+LIKE_THE_TRACE_SIZE = 4
+"""Waves of so many times as many requests as run at once, drawn from the workload to come and arriving one by one, so
 that they queue: a step costs the more the more requests wait."""
 
 LONGEST_IN_WAVE = 256
@@ -86,19 +87,26 @@ def design(config: dict[str, Any], sample: Sequence[tuple[int, int]] = (), seed:
         for context in sizes[::2]
         if count * (context + 12 + config["block_size"]) <= pool
     ]
-    for _ in range(LIKE_THE_TRACE if sample else LIKE_THE_TRACE // 2):
-        if sample:
-            picked = [sample[i] for i in rng.integers(0, len(sample), 4 * most)]
-        else:
-            picked = [(int(rng.choice(sizes)), int(rng.integers(4, 64))) for _ in range(4 * most)]
-        gaps = np.cumsum(rng.exponential(GAP_S, len(picked)))
+    for number in range(LIKE_THE_TRACE if sample else LIKE_THE_TRACE // 2):
+        like = sample or [(int(rng.choice(sizes)), int(rng.integers(4, 64))) for _ in range(4 * most)]
         waves.append(
-            [
-                (float(t), min(p, longest), min(o, LONGEST_IN_WAVE, longest + 32 - p))
-                for t, (p, o) in zip(gaps, picked, strict=True)
-            ]
+            wave_like_the_trace(like, LIKE_THE_TRACE_SIZE * most, config["max_model_len"], (seed, number))
         )
     return [waves[i] for i in rng.permutation(len(waves))]
+
+
+def wave_like_the_trace(
+    sample: Sequence[tuple[int, int]], requests: int, max_model_len: int, seed: int | tuple[int, ...]
+) -> Wave:
+    """A wave of so many requests with (prompt, response) lengths drawn from `sample`."""
+    rng = np.random.default_rng(seed)
+    longest = max_model_len - 32
+    picked = [sample[i] for i in rng.integers(0, len(sample), requests)]
+    arrival = np.cumsum(rng.exponential(GAP_S, len(picked)))
+    return [
+        (float(t), min(p, longest), min(o, LONGEST_IN_WAVE, longest + 32 - p))
+        for t, (p, o) in zip(arrival, picked, strict=True)
+    ]
 
 
 def measure(

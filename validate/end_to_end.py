@@ -20,7 +20,6 @@ import numpy as np
 import polars as pl
 
 from parsim.emulation import kendall_tau_b
-from parsim.engine import EngineConfig
 from parsim.engine.scoring_cost import ScoringCost
 from parsim.predictor.recipe import PREDICTOR_VARIABLE
 from parsim.predictor.split import prompt_keys
@@ -31,7 +30,8 @@ from traces.errors import UserError
 from validate.clock import ClockName
 from validate.comparison import Pair
 from validate.engine import modelled
-from validate.noise import at_speed, speed
+from validate.noise import speed
+from validate.probe import Probe, Timed
 from validate.record import chat_tokens
 from validate.serving import Job, Served, serve
 
@@ -231,25 +231,25 @@ def serve_policy(
 
 def pair_of(
     policy: Policy,
-    runs: Sequence[Served],
+    runs: Sequence[Timed],
     prompts: Prompts,
     scored: Scored,
-    config: EngineConfig,
-    clock: ClockName,
+    probe: Probe,
     steady: bool = False,
 ) -> Pair:
-    """Real and model of one policy; the model gets the lengths that each run generated and the cost of scoring.
+    """Real and model of one policy; the model gets the lengths that each run generated, the machine's speed around it
+    and the cost of scoring.
 
-    With `steady` it gets each run's speed instead, which holds what the scorer took from the engine on the CPU clock.
+    With `steady` it gets each run's own speed, which holds what the scorer took from the engine on the CPU clock.
     """
     models = []
-    for run in runs:
+    for timed in runs:
+        run = timed.served
         trace = prompts.trace(run.requests["output_tokens"].to_list(), scored.scores)
-        factor = speed(run.steps, config.step_time, clock) if steady else 1.0
-        own = config.model_copy(update={"step_time": at_speed(config.step_time, factor)})
-        charged = scored.cost if not steady or clock == "wall" else None
-        models.append(modelled(trace, own, policy, charged))
-    return Pair(policy.name, policy.label, [run.requests for run in runs], models)
+        factor = speed(run.steps, probe.config.step_time, probe.clock) if steady else timed.speed
+        charged = scored.cost if not steady or probe.clock == "wall" else None
+        models.append(modelled(trace, probe.at(factor), policy, charged))
+    return Pair(policy.name, policy.label, [timed.served.requests for timed in runs], models)
 
 
 def policies() -> list[Policy]:

@@ -27,9 +27,9 @@ from validate.engine_run import add_outcome
 from validate.live_engine import on_cuda, require_vllm
 from validate.noise import check_noise
 from validate.policy_report import PolicyReport
+from validate.probe import Probe, Timed
 from validate.progress import ProgressBar, progress_bar
 from validate.record import Recording, read_prompts, record, resume
-from validate.serving import Served
 from validate.smollm import prepare_model
 from validate.workload import OVERLOAD, load_under_pressure
 
@@ -74,13 +74,15 @@ def run_end_to_end(run: EndToEnd) -> PolicyReport:
         prompts = Prompts.read(test, tokenizer, run.requests, run.seed)
         scored = score_prompts(prompts, predictors, clock)
         machine, prompts, load = _started(run, model, prompts, bar)
-        runs = _serve(run, machine, prompts, predictors, bar)
-    config = machine.config[clock]
-    pairs = [pair_of(p, runs[p.name], prompts, scored, config, clock) for p in policies()]
-    every = [served for name in runs for served in runs[name]]
+        sample = [(len(ids), length) for ids, length in zip(prompts.token_ids, prompts.recorded, strict=True)]
+        config = machine.config[clock]
+        probe = Probe(machine.engine, config, clock, machine.vocabulary, sample, config.max_num_seqs)
+        runs = _serve(run, probe, prompts, predictors, bar)
+    pairs = [pair_of(p, runs[p.name], prompts, scored, probe) for p in policies()]
+    every = [timed.served for name in runs for timed in runs[name]]
     noise = check_noise(every, config.step_time, clock, on_cpu=not on_cuda())
     report = PolicyReport("PARS for real: a model that stops by itself", _command(run))
-    steady = [pair_of(p, runs[p.name], prompts, scored, config, clock, steady=True) for p in policies()]
+    steady = [pair_of(p, runs[p.name], prompts, scored, probe, steady=True) for p in policies()]
     add_outcome(report, machine, Outcome(clock, pairs, steady, every, len(every), noise))
     notes = _notes(run, lengths, train, prompts, scored, runs, load)
     page = report.write(run.folder, notes, {"tau_b": scored.tau, "load": load, "machine": machine.name})
@@ -129,23 +131,26 @@ def _started(run: EndToEnd, model: str, prompts: Prompts, bar: ProgressBar) -> t
 
 
 def _serve(
-    run: EndToEnd, machine: Machine, prompts: Prompts, predictors: dict[str, Path], bar: ProgressBar
-) -> dict[str, list[Served]]:
-    runs: dict[str, list[Served]] = {policy.name: [] for policy in policies()}
+    run: EndToEnd, probe: Probe, prompts: Prompts, predictors: dict[str, Path], bar: ProgressBar
+) -> dict[str, list[Timed]]:
+    runs: dict[str, list[Timed]] = {policy.name: [] for policy in policies()}
     bar.begin("serving", len(runs) * run.repeats * len(prompts.request_id))
     for repeat in range(run.repeats):
         for policy in policies():
-            served = serve_policy(
-                machine.engine,
-                prompts,
-                policy,
-                predictors,
-                run.clock,
-                run.temperature,
-                lambda n, w=f"serving, {policy.name}, repeat {repeat + 1}": bar.advance(w, n),  # type: ignore[misc]
+            timed = probe.around(
+                lambda policy=policy, repeat=repeat: serve_policy(  # type: ignore[misc]
+                    probe.engine,
+                    prompts,
+                    policy,
+                    predictors,
+                    run.clock,
+                    run.temperature,
+                    lambda count: bar.advance(f"serving, {policy.name}, repeat {repeat + 1}", count),
+                )
             )
-            runs[policy.name].append(served)
-            for suffix, frame in (("requests", served.requests), ("steps", served.steps)):
+            runs[policy.name].append(timed)
+            frames = {"requests": timed.served.requests, "steps": timed.served.steps}
+            for suffix, frame in frames.items():
                 with replacing(run.folder / "runs" / f"{policy.name}-{repeat}-{suffix}.parquet") as path:
                     frame.write_parquet(path)
     return runs
@@ -157,14 +162,20 @@ def _notes(
     train: Path,
     prompts: Prompts,
     scored: Scored,
-    runs: dict[str, list[Served]],
+    runs: dict[str, list[Timed]],
     load: float,
 ) -> list[str]:
     frame = pl.read_ndjson(lengths)
     real = pl.Series(
-        [t for name in runs if name != "oracle" for s in runs[name] for t in s.requests["output_tokens"]]
+        [
+            t
+            for name in runs
+            if name != "oracle"
+            for s in runs[name]
+            for t in s.served.requests["output_tokens"]
+        ]
     )
-    late = {name: runs[name][0].scorer for name in OBJECTIVES}
+    late = {name: runs[name][0].served.scorer for name in OBJECTIVES}
     return [
         f"{frame.height} responses recorded from {frame['model'][0]} at temperature {run.temperature:g}, mean "
         f"{frame['output_tokens'].to_numpy().mean():.0f} tokens, {frame['censored'].to_numpy().mean():.1%} cut at "

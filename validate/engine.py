@@ -20,7 +20,8 @@ from validate.calibrate import Calibration, calibrate_engine
 from validate.clock import ClockName
 from validate.comparison import Pair
 from validate.live_engine import on_cuda, start_engine
-from validate.noise import Noise, at_speed, check_noise, disturbance, speed
+from validate.noise import Noise, check_noise, disturbance, speed
+from validate.probe import Probe, Timed
 from validate.serving import BUSY, TRIES, Job, Served, random_prompt, serve, undisturbed
 
 PARS_SCHEDULER = "parsim.scheduler.vllm.ParsScheduler"
@@ -104,7 +105,7 @@ class Outcome:
     Attributes:
         clock: of the times.
         pairs: real and model, policy by policy.
-        steady: the same, the model given one number more for each run: the machine's speed while it ran.
+        steady: the same, the model given the machine's speed while the run ran instead of that around it.
         runs: in the order in which they were made.
         tries: how many it took: one that other processes disturbed is made again.
         noise: whether the machine spoilt them.
@@ -130,8 +131,8 @@ def compare_policies(
 ) -> Outcome:
     """Serve `trace` under each policy, `repeats` times, in an order that rotates; the model replays the same.
 
-    On a CPU, whose speed changes with what else runs there, the engine is calibrated anew before each further
-    repeat, and the model of a repeat has the step time of its own calibration.
+    On a CPU, whose speed changes with what else runs there, a wave of other requests is measured before and after each
+    run, and the model of the run is the calibrated one at that speed.
 
     Args:
         keep: called after each run, so that an interrupted comparison loses only the run at hand.
@@ -141,26 +142,27 @@ def compare_policies(
     config = machine.config[clock]
     tries = 0
     sample = list(trace.frame.select("prompt_tokens", "output_tokens").iter_rows())
+    probe = Probe(machine.engine, config, clock, machine.vocabulary, sample, 4 * config.max_num_seqs)
     for repeat in range(repeats):
         turn = repeat % len(policies)
-        if repeat and not on_cuda():
-            config, _ = calibrate_engine(
-                machine.engine, machine.name, clock, machine.vocabulary, sample, seed=repeat
-            )
         for policy in [*policies[turn:], *policies[:turn]]:
             jobs = make_jobs(trace, policy, machine.vocabulary)
             what = f"{policy.name}, {clock} clock, repeat {repeat + 1} of {repeats}"
-            served, tried = undisturbed(
-                lambda j=jobs, p=policy, w=what: serve(  # type: ignore[misc]
-                    machine.engine, j, p, clock=clock, advance=lambda n: advance(w, n)
-                ),
-                lambda s, c=config: disturbance(s, c.step_time, clock),  # type: ignore[misc]
+
+            def run(jobs: list[Job] = jobs, policy: Policy = policy, what: str = what) -> Served:
+                return serve(
+                    machine.engine, jobs, policy, clock=clock, advance=lambda count: advance(what, count)
+                )
+
+            timed, tried = undisturbed(
+                lambda run=run: probe.around(run),  # type: ignore[misc]
+                lambda timed: disturbance(timed.served, config.step_time, clock),
                 1 if on_cuda() else TRIES,
             )
             tries += tried
-            runs.append(served)
-            made[policy.name].append(_made(served, trace, config, policy, clock))
-            keep(policy.name, repeat, served)
+            runs.append(timed.served)
+            made[policy.name].append(_made(timed, trace, probe, policy))
+            keep(policy.name, repeat, timed.served)
     pairs, steady = zip(*(_pairs(policy, made[policy.name]) for policy in policies), strict=True)
     step_time = machine.config[clock].step_time
     return Outcome(
@@ -175,7 +177,7 @@ def compare_policies(
 
 @dataclass(frozen=True)
 class _Made:
-    """One run, how disturbed it was, and what the model says of it: as calibrated, and at the run's own speed."""
+    """One run, how disturbed it was, and what the model says of it: at the speed around it, and at the run's own."""
 
     served: Served
     disturbance: float
@@ -183,13 +185,13 @@ class _Made:
     steady: pl.DataFrame
 
 
-def _made(served: Served, trace: Trace, config: EngineConfig, policy: Policy, clock: ClockName) -> _Made:
-    own = at_speed(config.step_time, speed(served.steps, config.step_time, clock))
+def _made(timed: Timed, trace: Trace, probe: Probe, policy: Policy) -> _Made:
+    served, step_time = timed.served, probe.config.step_time
     return _Made(
         served,
-        disturbance(served, config.step_time, clock),
-        modelled(trace, config, policy),
-        modelled(trace, config.model_copy(update={"step_time": own}), policy),
+        disturbance(served, step_time, probe.clock),
+        modelled(trace, probe.at(timed.speed), policy),
+        modelled(trace, probe.at(speed(served.steps, step_time, probe.clock)), policy),
     )
 
 

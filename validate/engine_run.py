@@ -112,6 +112,8 @@ def add_outcome(report: PolicyReport, machine: Machine, outcome: Outcome) -> Non
         outcome.pairs,
         [
             *outcome.noise.notes,
+            "On a CPU the calibrated model is taken at the machine's speed around each run, measured with a wave of "
+            "other requests before and after it.",
             f"{len(outcome.runs)} runs kept of {outcome.tries} made: one whose steps took over {BUSY:g} times their "
             f"CPU time on the wall clock, or whose speed changed as much midway, is made again, at most {TRIES} times, "
             "and left out in the end where other repeats of its policy were undisturbed",
@@ -126,8 +128,8 @@ def add_outcome(report: PolicyReport, machine: Machine, outcome: Outcome) -> Non
         f"{outcome.clock}-steady",
         outcome.steady,
         [
-            "The machine's speed changes from run to run. Here the model is given one number more for each run, the "
-            "measured over the predicted time of all its steps, so that what is left is the error of the scheduling."
+            "The machine's speed changes from run to run. Here the model is given the measured over the predicted time "
+            "of all steps of each run, so that what is left is the error of the scheduling."
         ],
     )
 

@@ -6,7 +6,7 @@ import os
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import polars as pl
@@ -18,7 +18,7 @@ from validate.live_engine import scheduler_of
 from validate.step_recorder import StepRecorder
 
 Lengths = Literal["forced", "natural"]
-
+R = TypeVar("R")
 
 BUSY = 1.10
 """Wall time of steps above this many times their CPU time: other processes took turns on the core. A machine whose
@@ -79,9 +79,7 @@ def random_prompt(request_id: str, tokens: int, vocabulary: int) -> list[int]:
     return rng.integers(4, vocabulary, tokens).tolist()
 
 
-def undisturbed(
-    run: Callable[[], Served], disturbance: Callable[[Served], float], tries: int = TRIES
-) -> tuple[Served, int]:
+def undisturbed(run: Callable[[], R], disturbance: Callable[[R], float], tries: int = TRIES) -> tuple[R, int]:
     """Run until `disturbance` is at most `BUSY` - 1, at most `tries` times.
 
     Returns:

@@ -10,10 +10,12 @@ import polars as pl
 import pytest
 
 from parsim.engine import load_engine
+from parsim.engine.scoring_cost import ScoringCost
 from parsim.predictor.split import normalise
 from parsim.scheduler.policy import POLICIES
 from traces.errors import UserError
 from validate.end_to_end import Prompts, Scored, pair_of, split_lengths
+from validate.probe import Probe, Timed
 from validate.serving import Served
 
 
@@ -101,7 +103,7 @@ def test_only_the_oracle_knows_and_forces_the_recorded_length(prompts: Prompts) 
     assert all(job.prompt_token_ids == ids for job, ids in zip(natural, prompts.token_ids, strict=True))
 
 
-def test_the_model_is_given_the_lengths_of_each_run(prompts: Prompts) -> None:
+def test_the_model_is_given_lengths_speed_and_scoring_cost_of_each_run(prompts: Prompts) -> None:
     generated = [length + 5 for length in prompts.recorded]
     served = prompts.trace(generated, {}).frame.with_columns(
         first_scheduled_s=pl.col("arrival_s"),
@@ -109,8 +111,17 @@ def test_the_model_is_given_the_lengths_of_each_run(prompts: Prompts) -> None:
         finish_s=pl.col("arrival_s") + 2,
     )
     run = Served(served, pl.DataFrame(), "cpu", (0.0, 0.0), 1.0, 1.0, {})
-    scored = Scored({"pars": [float(i) for i in range(12)]}, {"pars": 0.0})
     config = load_engine("llama-3.1-8b-a100-80g", {"max_num_seqs": 2})
-    pair = pair_of(POLICIES["pars"], [run], prompts, scored, config, "cpu")
-    assert pair.model[0]["output_tokens"].to_list() == generated
-    assert pair.model[0]["score"].to_list() == scored.scores["pars"]
+    probe = Probe(None, config, "cpu", 100, [], 0)
+
+    def model(speed: float, base_s: float) -> pl.DataFrame:
+        cost = ScoringCost(base_s=base_s, prompt_s=0, token_s=0, shares_core=True)
+        scored = Scored({"pars": [float(i) for i in range(12)]}, {"pars": 0.0}, cost)
+        return pair_of(POLICIES["pars"], [Timed(run, speed)], prompts, scored, probe).model[0]
+
+    plain, slower, dearer = model(1.0, 0.0), model(1.5, 0.0), model(1.0, 0.5)
+    assert plain["output_tokens"].to_list() == generated
+    assert plain["score"].to_list() == [float(i) for i in range(12)]
+    first_s = plain["first_token_s"][0] - plain["arrival_s"][0]
+    assert slower["first_token_s"][0] - slower["arrival_s"][0] == pytest.approx(1.5 * first_s)
+    assert dearer["first_token_s"][0] - dearer["arrival_s"][0] == pytest.approx(0.5 + first_s)

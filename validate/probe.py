@@ -1,0 +1,61 @@
+"""How fast the machine is around a run: a CPU changes its speed with what else runs on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from parsim.engine import EngineConfig
+from validate.calibrate import measure, wave_like_the_trace
+from validate.clock import ClockName
+from validate.live_engine import on_cuda
+from validate.noise import at_speed, speed
+from validate.serving import Served
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A run and how much longer steps took around it than calibrated (1.1 = 10% longer)."""
+
+    served: Served
+    speed: float
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Measures the machine's speed with one wave of requests on the idle engine. A GPU's is taken to be constant.
+
+    Attributes:
+        engine: vLLM's `LLMEngine`.
+        config: with the calibrated step time.
+        clock: of the times.
+        vocabulary: prompts are drawn from token ids below it.
+        sample: (prompt, response) lengths to draw the wave from; none of its requests is one of the workload's.
+        requests: in the wave.
+    """
+
+    engine: Any
+    config: EngineConfig
+    clock: ClockName
+    vocabulary: int
+    sample: Sequence[tuple[int, int]]
+    requests: int
+
+    def around(self, run: Callable[[], Served]) -> Timed:
+        """Run, with a measurement before and after."""
+        before = self.speed()
+        served = run()
+        return Timed(served, (before + self.speed()) / 2)
+
+    def speed(self) -> float:
+        """Measured over calibrated time of one wave's steps."""
+        if on_cuda():
+            return 1.0
+        wave = wave_like_the_trace(self.sample, self.requests, self.config.max_model_len, seed=0)
+        steps = measure(self.engine, [wave], self.clock, self.vocabulary)
+        return speed(steps, self.config.step_time, self.clock)
+
+    def at(self, factor: float) -> EngineConfig:
+        """The engine when every step takes `factor` times as long as calibrated."""
+        return self.config.model_copy(update={"step_time": at_speed(self.config.step_time, factor)})
