@@ -28,8 +28,10 @@ def end_to_end(
     max_tokens: Annotated[int, typer.Option(min=8, help="Responses are cut there.")] = 512,
     temperature: Annotated[float, typer.Option(min=0.0, help="Of recording and serving.")] = 0.7,
     epochs: Annotated[int, typer.Option(min=1, help="Of each predictor's training.")] = 3,
-    requests: Annotated[int, typer.Option(min=4, help="Held-out prompts to serve under each policy.")] = 150,
-    repeats: Annotated[int, typer.Option(min=1, help="Runs of each policy.")] = 1,
+    requests: Annotated[
+        int | None, typer.Option(min=4, help="Held-out prompts to serve under each policy; all by default.")
+    ] = None,
+    repeats: Annotated[int, typer.Option(min=1, help="Runs of each policy.")] = 3,
     max_num_seqs: Annotated[int, typer.Option(min=1, help="Requests that the engine runs at once.")] = 16,
     clock: Annotated[str, typer.Option(help="cpu: the engine's CPU time; wall.")] = "cpu",
     seed: Annotated[int, typer.Option(help="Of sampling, arrivals and calibration.")] = 0,

@@ -46,8 +46,8 @@ class EndToEnd:
     max_tokens: int = 512
     temperature: float = 0.7
     epochs: int = 3
-    requests: int = 150
-    repeats: int = 1
+    requests: int | None = None
+    repeats: int = 3
     max_num_seqs: int = 16
     clock: str = "cpu"
     seed: int = 0
@@ -199,6 +199,7 @@ def _notes(
 def _command(run: EndToEnd) -> str:
     source = run.prompts.name if run.prompts else f"--lengths {run.lengths.name}" if run.lengths else ""
     return (
-        f"python -m validate end-to-end {source} --recorded {run.recorded} --requests {run.requests} "
-        f"--repeats {run.repeats} --epochs {run.epochs} --clock {run.clock} --seed {run.seed}"
+        f"python -m validate end-to-end {source} --recorded {run.recorded} "
+        + (f"--requests {run.requests} " if run.requests else "")
+        + f"--repeats {run.repeats} --epochs {run.epochs} --clock {run.clock} --seed {run.seed}"
     )
