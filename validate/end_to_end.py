@@ -131,7 +131,7 @@ class Prompts:
 
     @classmethod
     def read(cls, test: Path, tokenizer: Any, requests: int | None, seed: int) -> Prompts:
-        """The first `requests` test prompts (None: all), in Poisson arrivals of one a second, to be sped up by a load."""
+        """The first `requests` test prompts (None: all), Poisson arrivals of one a second, to be sped up by a load."""
         rows = pl.read_ndjson(test)[:requests].to_dicts()
         ids = [chat_tokens(tokenizer, row["prompt"]) for row in rows]
         arrival = np.cumsum(np.random.default_rng(seed).exponential(1.0, len(rows)))
