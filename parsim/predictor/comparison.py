@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from parsim.engine.load import first_problem, nearest
 from parsim.predictor.recipe import Recipe
+from parsim.settings_file import read_settings
 from traces.errors import UserError
 
 Grid = dict[str, list[Any]]
@@ -84,6 +85,21 @@ class Comparison(BaseModel):
     )
     datasets: list[DataSet] = Field(min_length=1)
 
+    @model_validator(mode="after")
+    def _recipes_are_right(self) -> Comparison:
+        """A wrong field of a recipe is found before the first training, not after hours."""
+        parts: list[Variant | DataSet] = [*self.variants, *self.datasets]
+        for name, changes, grid in [
+            ("tune", {}, self.tune),
+            *((one.name, one.recipe, one.tune) for one in parts),
+        ]:
+            for choice in [
+                changes,
+                *({field: value} for field, values in (grid or {}).items() for value in values),
+            ]:
+                _check_recipe(name, {**self.recipe.model_dump(), **choice})
+        return self
+
 
 ABLATIONS = (
     Variant(name="pairwise, no delta filter", recipe={"objective": "pairwise", "delta": 0.0}),
@@ -97,6 +113,16 @@ ABLATIONS = (
 """What `compare --ablate` adds."""
 
 
+def _check_recipe(where: str, fields: dict[str, Any]) -> None:
+    try:
+        Recipe.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = str(first["loc"][0])
+        hint = nearest(field, list(Recipe.model_fields)) if field not in Recipe.model_fields else ""
+        raise ValueError(f"{where}: recipe field {field}: {first['msg']}{hint}") from None
+
+
 def shipped_spec(name: str) -> Path | None:
     """The spec of that name that comes with the package, or None."""
     file = Path(__file__).parent / "comparisons" / f"{name}.yaml"
@@ -107,15 +133,10 @@ def read_comparison(path: Path) -> Comparison:
     """A comparison from a YAML spec.
 
     Raises:
-        UserError: no such file, no YAML, or an unknown or wrong field.
+        UserError: no such file, no YAML, or an unknown or wrong field, of a recipe too.
     """
+    fields = read_settings(path, "comparison")
     try:
-        return Comparison.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror})") from error
-    except yaml.YAMLError as error:
-        raise UserError(f"{path}: not YAML ({str(error).splitlines()[0]})") from error
+        return Comparison.model_validate(fields)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise UserError(f"{path}: field {where}: {first['msg']}") from error
+        raise UserError(f"{path}: {first_problem(error)}") from error

@@ -3,7 +3,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -136,5 +138,57 @@ datasets:
 def test_a_wrong_spec_names_the_field(tmp_path: Path) -> None:
     spec = tmp_path / "spec.yaml"
     spec.write_text("datasets: [{name: a, file: b, sedes: 3}]")
-    with pytest.raises(UserError, match=r"field datasets\.0\.sedes"):
+    with pytest.raises(UserError, match=r"datasets\.0\.sedes"):
         run("compare", spec, "--out", tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("field", "words"),
+    [
+        ("variants: [{name: mine, recipe: {epoch: 3}}]", "mine: recipe field epoch.*did you mean 'epochs'"),
+        ("tune: {learning_rate: [0.1, -1]}", "tune: recipe field learning_rate.*greater than 0"),
+        ("variants: [{name: mine, tune: {margin: [x]}}]", "mine: recipe field margin"),
+    ],
+)
+def test_a_wrong_recipe_is_found_before_the_first_training(tmp_path: Path, field: str, words: str) -> None:
+    spec = tmp_path / "spec.yaml"
+    spec.write_text("datasets: [{name: a, file: not-even-there.jsonl}]\n" + field)
+    with pytest.raises(UserError, match=words):
+        run("compare", spec, "--out", tmp_path / "out")
+
+
+def test_compare_settles_the_recipe_on_validation_prompts(
+    corpus_file: Path, tiny_encoder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two rates the one that ranks the validation prompts best is taken, whatever the held-out prompts say."""
+    import parsim.predictor.fit as fitting
+
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(
+        f"""
+seeds: [1, 2]
+recipe: {{encoder: {tiny_encoder}, epochs: 1, batch_size: 32, max_length: 16, precision: fp32}}
+tune: {{learning_rate: [1.0e-3, 3.0e-3]}}
+variants: [{{name: pairwise}}, {{name: fixed, tune: {{}}}}]
+datasets: [{{name: made up, file: corpus.jsonl, test_share: 0.3, tune_limit: 60}}]
+"""
+    )
+    seen: list[tuple[float | None, int, int]] = []
+    real = fitting.fit
+
+    def watched(data: Any, parts: Any, recipe: Recipe, **options: Any) -> Any:
+        seen.append((recipe.learning_rate, recipe.seed, len(parts.train)))
+        fitted = real(data, parts, recipe, **options)
+        worse = recipe.learning_rate == 1.0e-3
+        fitted.history.epochs[0]["validation_tau_b"] = 0.1 if worse else 0.2
+        scores = fitted.scores if worse else -fitted.scores
+        return replace(fitted, scores=scores)
+
+    monkeypatch.setattr(fitting, "fit", watched)
+    run("compare", spec, "--out", tmp_path / "out", "-q")
+    table = {row["method"]: row for row in pl.read_parquet(tmp_path / "out" / "results.parquet").to_dicts()}
+    assert table["pairwise"]["settled"] == "learning_rate 0.003"
+    assert table["fixed"]["settled"] == ""
+    whole = next(size for _, seed, size in seen if seed)
+    assert seen[:4] == [(1e-3, 0, 60), (3e-3, 0, 60), (3e-3, 1, whole), (3e-3, 2, whole)]
+    assert whole > 60
