@@ -191,10 +191,11 @@ class Engine:
             if request.rejected:
                 request.state = State.DONE
             else:
-                self.queue.add(request)
-                self.former.settled = False
                 if self.scorer is not None:
                     self.scorer.submit(request, request.prompt_tokens, now)
+                    request.awaits_score = True
+                self.queue.add(request)
+                self.former.settled = False
         if self._aborts:
             self._withdraw_due(self.step)
 
@@ -243,9 +244,8 @@ class Engine:
             horizon = min(horizon, self.scorer.next_s)
         if self._aborts:
             horizon = min(horizon, self._aborts[-1][0])
-        guard = self.queue.guard
-        if guard is not None and self.queue:
-            due = guard.next_due_s()
+        if self.queue:
+            due = self.queue.next_due_s()
             horizon = min(horizon, due - 1e-9 * max(1.0, abs(due)))
         return horizon
 

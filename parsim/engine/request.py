@@ -96,6 +96,7 @@ class EngineRequest(WaitingRequest):
         prefix: range | list[int] | tuple[int, ...] = (),
     ) -> None:
         self.arrival_s = arrival_s
+        self.awaits_score = False
         self.promoted = False
         self.rank = 0.0
         self.ticket = -1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
+from math import inf
 from typing import Generic, TypeVar
 
 from parsim.scheduler.guard import StarvationGuard
@@ -13,6 +14,9 @@ from parsim.scheduler.policy import Policy
 from parsim.scheduler.request import WaitingRequest
 
 R = TypeVar("R", bound=WaitingRequest)
+
+SCORE_WAIT_S = 2.0
+"""For so long after its arrival a request that awaits its score stands behind those that have one."""
 
 
 class RankedQueue(Generic[R]):
@@ -23,7 +27,9 @@ class RankedQueue(Generic[R]):
     Adding, removing, promoting, re-scoring and popping cost O(log waiting); only `hrrn` sorts anew each step.
 
     A request without a score ranks at the mean of the scores seen so far (0 before the first): neither first
-    nor last, and under the guard like any other.
+    nor last, and under the guard like any other. One that awaits its score ranks last until the score comes or
+    `SCORE_WAIT_S` are over: under overload those that wait are mostly long, and at the mean every newcomer would pass
+    them unseen.
 
     An entry is live while its ticket is its request's. Dead entries (of requests that were removed, promoted
     or re-scored) stay until they surface or outnumber the live ones, and are dropped then.
@@ -36,6 +42,7 @@ class RankedQueue(Generic[R]):
             if policy.order != "fcfs" and policy.starvation_threshold_s is not None
             else None
         )
+        self._score_wait = StarvationGuard(SCORE_WAIT_S)
         self.now_s = 0.0
         self._fcfs = policy.order == "fcfs"
         self._by_score = policy.order == "score"
@@ -59,7 +66,16 @@ class RankedQueue(Generic[R]):
                     request.promoted = True
                     self._bury(request)  # type: ignore[arg-type]
                     self._enter(request)  # type: ignore[arg-type]
+        for request in self._score_wait.overdue(now_s):
+            if request.awaits_score:
+                request.awaits_score = False
+                self._move(request)  # type: ignore[arg-type]
         self._stale_keys = self._time_varying
+
+    def next_due_s(self) -> float:
+        """A time before which no request is promoted or ends its wait for a score; infinity if none can."""
+        due_s = self._score_wait.next_due_s()
+        return due_s if self.guard is None else min(due_s, self.guard.next_due_s())
 
     def add(self, request: R) -> None:
         """Enqueue a new request, or return a preempted one."""
@@ -68,6 +84,8 @@ class RankedQueue(Generic[R]):
             self._next_seq += 1
             if not self._fcfs:
                 self._rank(request)
+                if request.awaits_score:
+                    self._score_wait.watch(request)
                 if self.guard is not None:
                     self.guard.watch(request)
         request.waiting = True
@@ -82,12 +100,9 @@ class RankedQueue(Generic[R]):
         If it waits in the ranked lane it moves to its place; elsewhere only its later rank changes.
         """
         request.score = score
-        if self._fcfs:
-            return
-        self._rank(request)
-        if request.waiting and not request.promoted:
-            self._bury(request)
-            self._enter(request)
+        request.awaits_score = False
+        if not self._fcfs:
+            self._move(request)
 
     def peek(self) -> R:
         """The request to be served next.
@@ -172,13 +187,22 @@ class RankedQueue(Generic[R]):
         else:
             heappush(self._heap, (*KEYS[self.policy.order](request, self.now_s), ticket, request))
 
+    def _move(self, request: R) -> None:
+        """Rank a request anew and put it where it belongs, if it waits in the ranked lane."""
+        self._rank(request)
+        if request.waiting and not request.promoted:
+            self._bury(request)
+            self._enter(request)
+
     def _rank(self, request: R) -> None:
         if request.score is not None:
             request.rank = request.score
             self._score_sum += request.score
             self._score_count += 1
-        elif self._score_count:
-            request.rank = self._score_sum / self._score_count
+        elif request.awaits_score:
+            request.rank = inf
+        else:
+            request.rank = self._score_sum / self._score_count if self._score_count else 0.0
 
     def _resort(self) -> None:
         key, now_s = KEYS[self.policy.order], self.now_s

@@ -10,6 +10,7 @@ class WaitingRequest:
         request_id: unique name.
         arrival_s: arrival in seconds, on the clock that `RankedQueue.begin_step` is given.
         score: predicted response length on any scale, higher = longer; None when nothing scored it.
+        awaits_score: a scorer was asked and may still answer.
         rank: the number that orders it: the score, or what stands in for a missing one.
         seq: its place in the order of first enqueueing; -1 before that.
         waiting: it is in a queue now.
@@ -17,12 +18,23 @@ class WaitingRequest:
         ticket: number of its live entry in the queue, -1 while it has none; its other entries are dead.
     """
 
-    __slots__ = ("arrival_s", "promoted", "rank", "request_id", "score", "seq", "ticket", "waiting")
+    __slots__ = (
+        "arrival_s",
+        "awaits_score",
+        "promoted",
+        "rank",
+        "request_id",
+        "score",
+        "seq",
+        "ticket",
+        "waiting",
+    )
 
     def __init__(self, request_id: str, arrival_s: float, score: float | None = None) -> None:
         self.request_id = request_id
         self.arrival_s = arrival_s
         self.score = score
+        self.awaits_score = False
         self.rank = 0.0
         self.seq = -1
         self.waiting = False

@@ -51,9 +51,14 @@ class ScoreFeed:
         self.failures = 0
         self.given_up = False
 
-    def submit(self, request_id: str, prompt_token_ids: Sequence[int]) -> None:
-        """Ask for a score; it comes out of `poll`, or never."""
-        self._call(lambda: self._scorer.submit(request_id, prompt_token_ids), None)
+    def submit(self, request_id: str, prompt_token_ids: Sequence[int]) -> bool:
+        """Ask for a score; it comes out of `poll`, or never. Returns whether the scorer took the request."""
+
+        def ask() -> bool:
+            self._scorer.submit(request_id, prompt_token_ids)
+            return True
+
+        return self._call(ask, False)
 
     def poll(self) -> dict[str, float]:
         """The finite scores that became ready since the last call."""

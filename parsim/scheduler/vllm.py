@@ -5,8 +5,9 @@ engine runs. Configured by `--additional-config '{"parsim": {"policy": "pars", .
 the like (`parsim.scheduler.settings`).
 
 A request's score comes from itself (`vllm_xargs: {"pars_score": 123.4}` over HTTP,
-`SamplingParams.extra_args` in process, or its `priority`), else from the scorer as soon as that answers. One
-without a score, or with one that is no finite number, ranks at the mean of the scores seen so far.
+`SamplingParams.extra_args` in process, or its `priority`), else from the scorer: for up to `SCORE_WAIT_S` a
+request that awaits its score stands behind the others. One without a score, or with one that is no finite
+number, ranks at the mean of the scores seen so far.
 `prompt-sjf` needs none: it reads the prompt's length.
 """
 
@@ -138,11 +139,12 @@ class ParsScheduler(Scheduler):
         self.waiting.forget(request.request_id)
         return super()._free_request(request, *args, **options)
 
-    def _score_of(self, request: Request) -> float | None:
-        """The score that the request carries; one that carries none is put to the scorer."""
+    def _score_of(self, request: Request) -> tuple[float | None, bool]:
+        """The score that the request carries; one that carries none is put to the scorer, and may still get one."""
         self._counts["requests"] += 1
+        awaits_score = False
         if self._prompt_length_is_score:
-            return float(request.num_prompt_tokens)
+            return float(request.num_prompt_tokens), awaits_score
         if self._settings.score_source == "priority":
             score = finite(request.priority)
         else:
@@ -151,8 +153,8 @@ class ParsScheduler(Scheduler):
         if self._needs_score:
             self._counts["unscored" if score is None else "scored"] += 1
             if score is None and self._feed is not None and request.prompt_token_ids:
-                self._feed.submit(request.request_id, request.prompt_token_ids)
-        return score
+                awaits_score = self._feed.submit(request.request_id, request.prompt_token_ids)
+        return score, awaits_score
 
     def _take_scores(self, feed: ScoreFeed) -> None:
         for request_id, score in feed.poll().items():

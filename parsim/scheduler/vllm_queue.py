@@ -17,8 +17,9 @@ class Entry(WaitingRequest):
 
     __slots__ = ("request",)
 
-    def __init__(self, request: Request, score: float | None) -> None:
+    def __init__(self, request: Request, score: float | None, awaits_score: bool) -> None:
         super().__init__(request.request_id, request.arrival_time, score)
+        self.awaits_score = awaits_score
         self.request: Request | None = request
 
 
@@ -53,10 +54,10 @@ class ParsQueue(RequestQueue):
 
     A request keeps its entry (score, place of first enqueueing, promotion) from its first arrival until
     `forget`, through preemptions; so returning to the queue, which vLLM calls prepending, is the same as
-    adding.
+    adding. `score_of` gives a new request's score, and whether one may still come.
     """
 
-    def __init__(self, policy: Policy, score_of: Callable[[Request], float | None]) -> None:
+    def __init__(self, policy: Policy, score_of: Callable[[Request], tuple[float | None, bool]]) -> None:
         self.ranked: RankedQueue[Entry] = RankedQueue(policy)
         self.entries: dict[str, Entry] = {}
         self._score_of = score_of
@@ -64,7 +65,7 @@ class ParsQueue(RequestQueue):
     def add_request(self, request: Request) -> None:
         entry = self.entries.get(request.request_id)
         if entry is None:
-            entry = self.entries[request.request_id] = Entry(request, self._score_of(request))
+            entry = self.entries[request.request_id] = Entry(request, *self._score_of(request))
             if self.ranked.policy.victim == "worst":
                 request.priority = VictimRank(self.ranked, entry)
         self.ranked.add(entry)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from parsim.scheduler.policy import Policy
-from parsim.scheduler.queue import RankedQueue
+from parsim.scheduler.queue import SCORE_WAIT_S, RankedQueue
 from parsim.scheduler.request import WaitingRequest
 
 THRESHOLD_S = 3.0
@@ -29,14 +31,17 @@ class QueueAgainstSortedList(RuleBasedStateMachine):
         ranked = [r for r in self.waiting if not r.promoted]
         return promoted + sorted(ranked, key=lambda r: (r.rank, r.arrival_s, r.request_id))
 
-    @rule(score=st.one_of(st.none(), st.integers(0, 4)))
-    def arrive(self, score: int | None) -> None:
+    def mean(self) -> float:
+        return sum(self.scores) / len(self.scores) if self.scores else 0.0
+
+    @rule(score=st.one_of(st.none(), st.integers(0, 4)), awaits=st.booleans())
+    def arrive(self, score: int | None, awaits: bool) -> None:
         number = len(self.waiting) + len(self.out)
         request = WaitingRequest(f"r{number:03}", self.now_s, None if score is None else float(score))
+        request.awaits_score = score is None and awaits
         self.queue.add(request)
         if score is None:
-            mean = sum(self.scores) / len(self.scores) if self.scores else 0.0
-            assert request.rank == mean
+            assert request.rank == (inf if awaits else self.mean())
         else:
             self.scores.append(score)
             assert request.rank == score
@@ -79,9 +84,15 @@ class QueueAgainstSortedList(RuleBasedStateMachine):
     @rule(passed_s=st.sampled_from([0.0, 0.5, 1.0]))
     def step(self, passed_s: float) -> None:
         self.now_s += passed_s
+        awaiting = [r for r in self.waiting + self.out if r.awaits_score]
+        assert self.queue.next_due_s() <= min((r.arrival_s + SCORE_WAIT_S for r in awaiting), default=inf)
         self.queue.begin_step(self.now_s)
         for request in self.waiting:
             assert request.promoted or self.now_s - request.arrival_s <= THRESHOLD_S
+        for request in awaiting:
+            over = self.now_s - request.arrival_s > SCORE_WAIT_S
+            assert request.awaits_score != over
+            assert request.rank == (self.mean() if over else inf)
 
     @invariant()
     def same_order(self) -> None:
