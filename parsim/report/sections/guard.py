@@ -10,6 +10,7 @@ from parsim.report.page import Block, Chart, Column, Columns, Prose, Section, Ta
 from parsim.report.phrases import display
 from parsim.report.sections.latency import labels, legend
 from parsim.report.verdict import HEADLINE, base_rows, mean_of
+from parsim.scheduler.queue import SCORE_WAIT_S
 from parsim.sweep.results import SCORING, Results
 
 
@@ -117,9 +118,9 @@ def scoring_words(results: Results) -> str:
     delay_s, late, spent_s, core = (mean_of(results, candidate, load, name) for name in SCORING)
     share = spent_s / (mean_of(results, candidate, load, "mean_e2el_ms") / 1e3)
     return (
-        "Scoring is charged: a request is queued without a score, at the mean of those seen, until the predictor on "
-        f"a core beside the engine has answered. Under {candidate} that is {delay_s * 1e3:.3g} ms after arrival "
-        f"in the mean, and {late:.1%} of the requests are admitted before. It takes {spent_s * 1e3:.3g} ms of that "
+        "Scoring is charged: a request stands behind those that have a score until the predictor on a core beside the "
+        f"engine has answered (at most {SCORE_WAIT_S:g} s). Under {candidate} that is {delay_s * 1e3:.3g} ms after "
+        f"arrival in the mean, and {late:.1%} of the requests are admitted before. It takes {spent_s * 1e3:.3g} ms of that "
         f"core a request, {share:.2%} of the mean latency (the PARS paper reports 0.08% of serving time); the core is "
         f"{core:.0%} busy. Source: {results.facts['scoring_cost']}."
     )
