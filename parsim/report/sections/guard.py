@@ -120,7 +120,7 @@ def scoring_words(results: Results) -> str:
     return (
         "Scoring is charged: a request stands behind those that have a score until the predictor on a core beside the "
         f"engine has answered (at most {SCORE_WAIT_S:g} s). Under {candidate} that is {delay_s * 1e3:.3g} ms after "
-        f"arrival in the mean, and {late:.1%} of the requests are admitted before. It takes {spent_s * 1e3:.3g} ms of that "
-        f"core a request, {share:.2%} of the mean latency (the PARS paper reports 0.08% of serving time); the core is "
-        f"{core:.0%} busy. Source: {results.facts['scoring_cost']}."
+        f"arrival in the mean; {late:.1%} of the requests find the engine free and are admitted before. It takes "
+        f"{spent_s * 1e3:.3g} ms of that core a request, {share:.2%} of the mean latency (the PARS paper reports 0.08% "
+        f"of serving time); the core is {core:.0%} busy. Source: {results.facts['scoring_cost']}."
     )
