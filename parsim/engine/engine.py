@@ -244,9 +244,9 @@ class Engine:
             horizon = min(horizon, self.scorer.next_s)
         if self._aborts:
             horizon = min(horizon, self._aborts[-1][0])
-        if self.queue:
-            due = self.queue.next_due_s()
-            horizon = min(horizon, due - 1e-9 * max(1.0, abs(due)))
+        due = self.queue.next_due_s()
+        if due < horizon:
+            horizon = due - 1e-9 * max(1.0, abs(due))
         return horizon
 
     def _coast(self, flying: Batch | None) -> Batch | None:

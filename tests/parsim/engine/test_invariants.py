@@ -12,6 +12,8 @@ from parsim.engine.batch import Batch, BatchFormer
 from parsim.engine.config import EngineConfig
 from parsim.engine.engine import Engine
 from parsim.engine.request import EngineRequest
+from parsim.engine.scorer import VirtualScorer
+from parsim.engine.scoring_cost import ScoringCost
 from parsim.engine.step_log import StepLog
 from parsim.engine.step_time import StepTime
 from parsim.scheduler.policy import Policy, parse_policy
@@ -28,6 +30,7 @@ class Case:
     policy: Policy
     rows: list[tuple[float, int, int, float, list[int]]]
     aborts: dict[str, float]
+    scoring: ScoringCost | None
 
     def requests(self) -> list[EngineRequest]:
         return [
@@ -38,7 +41,12 @@ class Case:
     def serve(self, observer: StepLog | None = None) -> tuple[Engine, list[EngineRequest]]:
         requests = self.requests()
         env = simpy.Environment()
-        engine = Engine(env, self.config, self.policy, requests, self.aborts, observer=observer)
+        scorer: VirtualScorer[EngineRequest] | None = None
+        if self.scoring is not None:
+            scorer = VirtualScorer(self.scoring)
+            for request in requests:
+                request.predicted, request.score = request.score, None
+        engine = Engine(env, self.config, self.policy, requests, self.aborts, scorer, observer)
         env.run()
         return engine, requests
 
@@ -82,7 +90,16 @@ def cases(draw: st.DrawFn, aborts: bool = True, prefixes: bool = True) -> Case:
     if aborts:
         for index in draw(st.lists(st.integers(0, len(rows) - 1), max_size=3, unique=True)):
             ends[f"r{index:02d}"] = rows[index][0] + draw(st.sampled_from([0.0, 0.01, 0.1, 0.4]))
-    return Case(config, policy, rows, ends)
+    scoring = None
+    if policy.order == "score" and draw(st.booleans()):
+        scoring = ScoringCost(
+            base_s=draw(st.sampled_from([0.0, 0.01, 0.3])),
+            prompt_s=draw(st.sampled_from([0.0, 0.05, 1.0])),
+            token_s=0.0,
+            max_batch=draw(st.sampled_from([1, 64])),
+            shares_core=draw(st.booleans()),
+        )
+    return Case(config, policy, rows, ends, scoring)
 
 
 class Watch(StepLog):
