@@ -30,12 +30,9 @@ Wave = list[tuple[float, int, int]]
 
 HELD_OUT_EVERY = 4
 LIKE_THE_TRACE = 4
-LIKE_THE_TRACE_SIZE = 4
+LIKE_THE_TRACE_SIZE = 3
 """Waves of so many times as many requests as run at once, drawn from the workload to come and arriving one by one, so
 that they queue: a step costs the more the more requests wait."""
-
-LONGEST_IN_WAVE = 256
-"""Their responses are cut to so many tokens: a calibration takes seconds."""
 
 GAP_S = 0.005
 """Mean gap between their arrivals: short enough to saturate the engine."""
@@ -104,7 +101,7 @@ def wave_like_the_trace(
     picked = [sample[i] for i in rng.integers(0, len(sample), requests)]
     arrival = np.cumsum(rng.exponential(GAP_S, len(picked)))
     return [
-        (float(t), min(p, longest), min(o, LONGEST_IN_WAVE, longest + 32 - p))
+        (float(t), min(p, longest), min(o, longest + 32 - p))
         for t, (p, o) in zip(arrival, picked, strict=True)
     ]
 
