@@ -6,6 +6,9 @@ of the mean, p90 and p99 of TTFT, TPOT and E2E. Two stages: a robust least squar
 the logarithms, so that each number stays positive), then Nelder-Mead restarted with ever smaller simplices,
 since preemptions make the objective jump.
 
+The first steps of a cold engine are slow. So the fit is made twice, the second time with one number more, the time at
+which the engine starts; the better of the two is kept.
+
 Standard errors are cluster-robust (sandwich; Liang and Zeger 1986) with clusters of neighbouring requests:
 requests of one run are dependent.
 """
@@ -27,6 +30,12 @@ TERMS = ("base_s", "prefill_token_s", "decode_seq_s", "kv_token_s", "attention_p
 START = (1e-2, 1e-4, 1e-5, 1e-7, 1e-10)
 """Where a fit starts that was given nothing better: orders of magnitude of an 8B model on one card."""
 
+_READY_S = 0.1
+"""Where the fit of a cold engine's start begins."""
+
+_READY_TRIED_S = (0.2, 0.4, 0.8, 1.6, 3.2)
+"""Later starts, tried after the least squares, which see no further than the next requests."""
+
 _REACH = 7.0
 """A term stays within e^7 of its start: on logarithms zero is out of reach."""
 
@@ -35,6 +44,12 @@ _PULL = 0.02
 
 _CLUSTER = 10
 
+_EVALUATIONS = 8
+"""Of the least-squares stage, Jacobians apart."""
+
+_BLOCK_ROUNDS = 4
+"""Each narrows the sizes of the KV cache that are tried to a third."""
+
 
 @dataclass(frozen=True)
 class Fit:
@@ -42,14 +57,16 @@ class Fit:
 
     Attributes:
         step_time: the five numbers.
+        ready_s: when the engine starts, in seconds since the first arrival (see `replay`): 0 unless it was cold.
         relative_error: standard error of each, relative to it, by name; above 1 the data do not determine it.
         objective: the value reached.
-        simulations: runs of the simulator.
+        simulations: runs of the simulator, of both fits.
         cpu_s: CPU-seconds that the fit took.
         fitted: which requests it saw, one bool a request.
     """
 
     step_time: StepTime
+    ready_s: float
     relative_error: dict[str, float]
     objective: float
     simulations: int
@@ -97,10 +114,18 @@ def _overlapped(roofline: StepTime) -> Array:
 
 
 class _Problem:
-    """Measured requests, the part that may be seen, and how far a step-time model is off on it."""
+    """Measured requests, the part that may be seen, and how far a step-time model is off on it.
+
+    A point is the logarithms of the terms over their start and, of a cold engine, of `ready_s` over its start.
+    """
 
     def __init__(
-        self, measured: pl.DataFrame, config: EngineConfig, fitted: Array, start: StepTime | None
+        self,
+        measured: pl.DataFrame,
+        config: EngineConfig,
+        fitted: Array,
+        start: StepTime | None,
+        cold: bool = False,
     ) -> None:
         self.load = Load.of(measured)
         self.config = config
@@ -109,19 +134,23 @@ class _Problem:
         self.real = latencies(measured)[:, fitted]
         self.scale = np.maximum(self.real.mean(axis=1, keepdims=True), 1e-9)
         self.goal = np.maximum(headline(self.real, self.output), 1e-9)
-        self.origin = _overlapped(start) if start else np.array(START)
+        terms = _overlapped(start) if start else np.array(START)
+        self.origin = np.append(terms, _READY_S) if cold else terms
         self.runs = 0
 
-    def step_time(self, logs: Array) -> StepTime:
-        """The step time whose terms are `exp(logs)` times the start."""
-        terms = self.origin * np.exp(np.clip(logs, -_REACH, _REACH))
-        return StepTime(**dict(zip(TERMS, map(float, terms), strict=True)), source="fitted")
+    def numbers(self, logs: Array) -> tuple[StepTime, float]:
+        """The step time and `ready_s` at a point."""
+        numbers = self.origin * np.exp(np.clip(logs, -_REACH, _REACH))
+        terms, ready_s = numbers[: len(TERMS)], numbers[len(TERMS) :]
+        step_time = StepTime(**dict(zip(TERMS, map(float, terms), strict=True)), source="fitted")
+        return step_time, float(ready_s.sum())
 
     def model(self, logs: Array) -> Array:
         """Latencies of the seen requests in the simulator, shape (3, seen)."""
         self.runs += 1
-        config = self.config.model_copy(update={"step_time": self.step_time(logs)})
-        return latencies(replay(self.load, config))[:, self.fitted]
+        step_time, ready_s = self.numbers(logs)
+        config = self.config.model_copy(update={"step_time": step_time})
+        return latencies(replay(self.load, config, ready_s=ready_s))[:, self.fitted]
 
     def residuals(self, logs: Array) -> Array:
         """Relative to the mean latency; a request a column, a latency a row, flattened."""
@@ -137,11 +166,34 @@ class _Problem:
         worst = np.abs(headline(made, self.output) / self.goal - 1).max()
         return float(np.abs((made - self.real) / self.scale).mean() + 0.5 * worst)
 
-    def least_squares(self, evaluations: int) -> Array:
-        """The robust least-squares stage, from the start."""
+    def least_squares(self, begin: Array | None = None) -> Array:
+        """The robust least-squares stage, from `begin` or the start."""
         return least_squares(
-            self.held, np.zeros(5), diff_step=0.02, loss="soft_l1", f_scale=0.02, max_nfev=evaluations
+            self.held,
+            np.zeros(len(self.origin)) if begin is None else begin,
+            diff_step=0.02,
+            loss="soft_l1",
+            f_scale=0.02,
+            max_nfev=_EVALUATIONS,
         ).x
+
+    def best(self, progress: Callable[[str, float], None]) -> tuple[Array, float]:
+        """Where both stages end, and the objective there."""
+        here = self.least_squares()
+        if len(here) > len(TERMS):
+            others = [np.append(here[:-1], np.log(ready_s / _READY_S)) for ready_s in _READY_TRIED_S]
+            here = min((here, *others), key=self.objective)
+        reached = self.objective(here)
+        progress("least squares", reached)
+        count = len(here)
+        for size in (0.1, 0.05, 0.03):
+            simplex = here + np.vstack([np.zeros(count), size * np.eye(count)])
+            result = minimize(
+                self.objective, here, method="Nelder-Mead", options={"maxfev": 90, "initial_simplex": simplex}
+            )
+            here, reached = result.x, float(result.fun)
+            progress(f"simplex of {size:.0%}", reached)
+        return here, reached
 
 
 def fit_step_time(
@@ -162,28 +214,28 @@ def fit_step_time(
         progress: called after each stage with its name and the objective it reached.
     """
     began = time.process_time()
-    problem = _Problem(measured, config, fitted, start)
-    here = problem.least_squares(8)
-    reached = problem.objective(here)
-    progress("least squares", reached)
-    for size in (0.1, 0.05, 0.03):
-        result = minimize(
-            problem.objective,
-            here,
-            method="Nelder-Mead",
-            options={"maxfev": 90, "initial_simplex": here + np.vstack([np.zeros(5), size * np.eye(5)])},
-        )
-        here, reached = result.x, float(result.fun)
-        progress(f"simplex of {size:.0%}", reached)
+    problems = [_Problem(measured, config, fitted, start, cold) for cold in (False, True)]
+    ends = [problem.best(progress) for problem in problems]
+    problem, (here, reached) = min(zip(problems, ends, strict=True), key=lambda found: found[1][1])
     errors = _sandwich(problem.residuals, here)
+    step_time, ready_s = problem.numbers(here)
     return Fit(
-        problem.step_time(here),
-        dict(zip(TERMS, map(float, errors), strict=True)),
+        step_time,
+        ready_s,
+        dict(zip(TERMS, map(float, errors[: len(TERMS)]), strict=True)),
         reached,
-        problem.runs,
+        sum(problem.runs for problem in problems),
         time.process_time() - began,
         fitted,
     )
+
+
+def rough_step_time(
+    measured: pl.DataFrame, config: EngineConfig, *, fitted: Array, start: StepTime | None = None
+) -> StepTime:
+    """The step time after the first stage, the least squares."""
+    problem = _Problem(measured, config, fitted, start)
+    return problem.numbers(problem.least_squares())[0]
 
 
 def fit_blocks(
@@ -191,23 +243,36 @@ def fit_blocks(
 ) -> int:
     """The `num_gpu_blocks` that reproduces the measured requests best, between what one request needs and `top`.
 
-    Nine sizes in geometric progression, each with a short fit of the step time.
+    Sizes in geometric progression, each with a short fit of the step time; then finer ones around the best.
     """
     tokens = (measured["prompt_tokens"] + measured["output_tokens"]).to_numpy()
     least = -(-int(tokens.max()) // config.block_size) + 2
-    sizes = np.unique(np.geomspace(least, max(top, least + 1), 9).astype(int))
-    costs = []
-    for size in sizes:
-        problem = _Problem(measured, config.model_copy(update={"num_gpu_blocks": int(size)}), fitted, start)
-        costs.append(problem.objective(problem.least_squares(4)))
-    return int(sizes[int(np.argmin(costs))])
+    low, high = least, max(top, least + 1)
+    tried: dict[int, tuple[float, Array]] = {}
+    begin: Array | None = None
+    for _ in range(_BLOCK_ROUNDS):
+        sizes = [int(size) for size in np.unique(np.geomspace(low, high, 7).round())]
+        for size in sizes:
+            if size not in tried:
+                sized = config.model_copy(update={"num_gpu_blocks": size})
+                problem = _Problem(measured, sized, fitted, start)
+                point = problem.least_squares(begin)
+                tried[size] = (problem.objective(point), point)
+        best = min(range(len(sizes)), key=lambda i: tried[sizes[i]][0])
+        low, high = sizes[max(best - 1, 0)], sizes[min(best + 1, len(sizes) - 1)]
+        begin = tried[sizes[best]][1]
+    return sizes[best]
 
 
 def _sandwich(residuals: Callable[[Array], Array], here: Array, width: float = 0.05) -> Array:
-    """Cluster-robust standard errors of the logarithms, that is relative ones of the numbers, shape (5,)."""
+    """Cluster-robust standard errors of the logarithms, that is relative ones of the numbers, one a number."""
     base = residuals(here)
     jacobian = np.stack(
-        [(residuals(here + width * e) - residuals(here - width * e)) / (2 * width) for e in np.eye(5)], axis=1
+        [
+            (residuals(here + width * e) - residuals(here - width * e)) / (2 * width)
+            for e in np.eye(len(here))
+        ],
+        axis=1,
     )
     requests = base.size // 3
     cluster = np.tile(np.arange(requests) // _CLUSTER, 3)

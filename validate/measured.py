@@ -3,7 +3,8 @@
 Formats, told apart by content:
 
 - a folder with `requests.jsonl` (one object a request: `input_toks, output_toks, arrival_time, queued_ts,
-  scheduled_ts, first_token_ts, last_token_ts`) and `meta.json` (the engine's resolved settings);
+  scheduled_ts, first_token_ts, last_token_ts`) and `meta.json` (the engine's resolved settings; the name of the
+  workload, whose token ids are read where that file lies in the folder or beside it);
 - the result of vLLM's `bench serve --save-result --save-detailed` (`start_times, input_lens, output_lens,
   ttfts, itls`);
 - Parquet, CSV or JSONL with the columns of `COLUMNS`, as `validate engine` and `validate server` write them.
@@ -21,12 +22,16 @@ import polars as pl
 
 from traces.errors import UserError
 from validate.json_lines import json_lines
+from validate.prompts import recorded_prompts
 
 COLUMNS = ("request_id", "arrival_s", "first_token_s", "finish_s", "prompt_tokens", "output_tokens")
 """Columns that every measurement has; times in seconds since the first arrival."""
 
 OPTIONAL = ("first_scheduled_s", "preemptions")
 """Columns that only the engine's own clock can give; null where they are not known."""
+
+SHARED = "shared_blocks"
+"""Column of a recording whose prompts are known, see `validate.prompts.shared_blocks`."""
 
 _ENGINE_FIELDS = {
     "scheduler_config": (
@@ -47,7 +52,7 @@ class Measured:
     """Requests in order of arrival, and what is known of the engine that served them.
 
     Attributes:
-        requests: `COLUMNS` and `OPTIONAL`, sorted by arrival.
+        requests: `COLUMNS`, `OPTIONAL` and, if the prompts are known, `SHARED`, sorted by arrival.
         engine: settings under `EngineConfig`'s names, as far as the recording says them.
         name: what to call it.
         model, gpu: as the recording (or its folder's name) says them; empty if it does not.
@@ -111,7 +116,7 @@ def _finished(path: Path, frame: pl.DataFrame, **facts: Any) -> Measured:
     first = frame["arrival_s"].min()
     clocks = [*times, "first_scheduled_s"]
     frame = (
-        frame.select(*COLUMNS, *OPTIONAL)
+        frame.select(*COLUMNS, *OPTIONAL, *(n for n in (SHARED,) if n in frame.columns))
         .sort("arrival_s", maintain_order=True)
         .with_columns(pl.col(clocks) - first)
     )
@@ -149,6 +154,10 @@ def _from_folder(path: Path) -> Measured:
     facts = json.loads(meta.read_text(encoding="utf-8")) if meta.is_file() else {}
     if not facts:
         notes.append("no meta.json: the engine's settings are vLLM's defaults")
+    shared, note = recorded_prompts(path, facts, frame["prompt_tokens"].to_list())
+    notes.append(note)
+    if shared is not None:
+        frame = frame.with_columns(pl.Series(SHARED, shared, pl.List(pl.Int64)))
     resolved = facts.get("resolved_config", {})
     engine = {k: v for k, v in facts.get("engine_kwargs", {}).items() if k in _known() and v is not None}
     for part, names in _ENGINE_FIELDS.items():

@@ -13,12 +13,15 @@ from parsim.engine import EngineConfig, StepTime
 from parsim.engine.hardware import GPUS, MODELS
 from parsim.engine.roofline import preset
 from traces.errors import UserError
-from validate.fit import TERMS, Array, Fit, fit_blocks, fit_step_time, split
+from validate.fit import TERMS, Array, Fit, fit_blocks, fit_step_time, rough_step_time, split
 from validate.measured import Measured
 from validate.replay import Load, peak_blocks, replay
 
 MANY_BLOCKS = 1 << 20
 """A pool that never runs dry, to see how much a load needs."""
+
+_WANTED = 1.1
+"""A load that would hold so many times what it held was short of memory: less is the model's error."""
 
 
 @dataclass(frozen=True)
@@ -148,6 +151,11 @@ def calibrate(
             f"(seed {seed}), {fit.simulations} simulations"
         }
     )
+    if fit.ready_s:
+        notes.append(
+            f"the first steps of the recorded engine were slow: its start is fitted, {fit.ready_s:.2f} s after the "
+            "first arrival"
+        )
     roofline = config if card else None
     return Calibrated(
         config.model_copy(update={"step_time": step}),
@@ -161,22 +169,30 @@ def calibrate(
 def _infer_blocks(
     measured: Measured, config: EngineConfig, fitted: Array, start: StepTime | None, known_card: bool
 ) -> tuple[EngineConfig, str]:
-    """`num_gpu_blocks` where the recording does not say it: the card's memory if it never binds, else a fit."""
+    """`num_gpu_blocks` where the recording does not say it: the card's memory if it never binds, else a fit.
+
+    It binds if an engine with all the memory it wants, its step time fitted, would hold more than the recorded one.
+    """
     load = Load.of(measured.requests)
-    peak = peak_blocks(load, measured.requests, config.block_size) if _scheduled(measured) else None
-    if peak is None:
-        roomy = config.model_copy(update={"num_gpu_blocks": MANY_BLOCKS})
-        peak = peak_blocks(load, replay(load, roomy), config.block_size)
-    if peak < config.usable_blocks:
+    roomy = config.model_copy(update={"num_gpu_blocks": MANY_BLOCKS})
+    step_time = rough_step_time(measured.requests, roomy, fitted=fitted, start=start)
+    wanted = replay(load, roomy.model_copy(update={"step_time": step_time}))
+    peak = peak_blocks(load, wanted, config.block_size)
+    if _scheduled(measured):
+        held = peak_blocks(load, measured.requests, config.block_size)
+        binds = peak > _WANTED * held or held > config.usable_blocks
+    else:
+        binds = not known_card or peak > config.usable_blocks
+    blocks = fit_blocks(measured.requests, config, fitted=fitted, start=start, top=peak) if binds else peak
+    if blocks >= peak:
         source = "the card's memory less weights" if known_card else "a pool that never fills"
         return config, (
-            f"num_gpu_blocks is not in the recording: {config.num_gpu_blocks:,} from {source}; the requests held at "
+            f"num_gpu_blocks is not in the recording: {config.num_gpu_blocks:,} from {source}; the requests want at "
             f"most {peak:,} at once, so that any number above that gives the same prediction"
         )
-    blocks = fit_blocks(measured.requests, config, fitted=fitted, start=start, top=peak)
     return config.model_copy(update={"num_gpu_blocks": blocks}), (
         f"num_gpu_blocks is not in the recording and memory was short: {blocks:,} fitted with the step time "
-        f"(nine sizes tried)"
+        "(sizes tried in geometric progression, ever finer)"
     )
 
 
@@ -184,9 +200,9 @@ def _scheduled(measured: Measured) -> bool:
     return measured.requests["first_scheduled_s"].null_count() == 0
 
 
-def predict(measured: Measured, config: EngineConfig) -> pl.DataFrame:
-    """The recorded load on the calibrated engine, in `Measured`'s columns."""
-    return replay(Load.of(measured.requests), config)
+def predict(measured: Measured, config: EngineConfig, ready_s: float = 0.0) -> pl.DataFrame:
+    """The recorded load on an engine that starts at `ready_s`, in `Measured`'s columns."""
+    return replay(Load.of(measured.requests), config, ready_s=ready_s)
 
 
 def terms(calibrated: Calibrated) -> pl.DataFrame:

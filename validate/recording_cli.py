@@ -76,13 +76,12 @@ def recording(
             calibrated = calibrate(
                 measured, share=fit_share, seed=seed, card=card, overrides=overrides, progress=progress
             )
-    made = predict(measured, calibrated.config)
+    own_fit = calibrated.fit if calibrate_on is None else None
+    made = predict(measured, calibrated.config, own_fit.ready_s if own_fit else 0.0)
     whole = errors([Pair("fcfs", "all requests", [measured.requests], [made])], seed)
     tables = [whole]
-    split_here = calibrated.fit is not None and calibrate_on is None and not calibrated.fit.fitted.all()
-    if split_here:
-        assert calibrated.fit is not None
-        rest = [unfitted(frame, calibrated.fit.fitted) for frame in (measured.requests, made)]
+    if own_fit and not own_fit.fitted.all():
+        rest = [unfitted(frame, own_fit.fitted) for frame in (measured.requests, made)]
         tables.append(errors([Pair("pars", "not fitted", [rest[0]], [rest[1]])], seed))
     if calibrated.roofline is not None:
         sheet = predict(measured, calibrated.roofline)

@@ -11,9 +11,12 @@ import simpy
 
 from parsim.engine import EngineConfig
 from parsim.engine.engine import Engine
+from parsim.engine.prefix_cache import PrefixIds
 from parsim.engine.request import EngineRequest
 from parsim.scheduler.policy import POLICIES, Policy
 from traces.errors import UserError
+from validate.measured import SHARED
+from validate.prompts import HASH_TOKENS
 
 Array = np.ndarray
 
@@ -25,6 +28,7 @@ class Load:
     Attributes:
         request_id, arrival_s, prompt_tokens, output_tokens: one entry a request.
         score: what a ranked policy goes by; None for all without one.
+        shared: leading blocks that prompts share (`validate.prompts.shared_blocks`); None if no prompt is known.
     """
 
     request_id: Sequence[str]
@@ -32,6 +36,7 @@ class Load:
     prompt_tokens: Sequence[int]
     output_tokens: Sequence[int]
     score: Sequence[float | None] | None = None
+    shared: Sequence[list[int]] | None = None
 
     @classmethod
     def of(cls, frame: pl.DataFrame, score: str | None = None) -> Load:
@@ -42,22 +47,32 @@ class Load:
             frame["prompt_tokens"].to_list(),
             frame["output_tokens"].to_list(),
             frame[score].cast(pl.Float64).to_list() if score else None,
+            frame[SHARED].to_list() if SHARED in frame.columns else None,
         )
 
 
-def replay(load: Load, config: EngineConfig, policy: Policy = POLICIES["fcfs"]) -> pl.DataFrame:
+def replay(
+    load: Load, config: EngineConfig, policy: Policy = POLICIES["fcfs"], ready_s: float = 0.0
+) -> pl.DataFrame:
     """What the simulated engine does with `load`: one row a request, in order, in `Measured`'s columns.
 
+    `ready_s`: when the engine starts; what arrived sooner waits until then.
+
     Raises:
-        UserError: a request can never run on this engine, though it did on the measured one.
+        UserError: a request can never run on this engine, though it did on the measured one; or its blocks are of a
+            size at which nothing is known of what prompts share.
     """
-    scores = load.score or [None] * len(load.request_id)
-    requests = [
-        EngineRequest(i, *row)
-        for i, row in enumerate(
-            zip(load.request_id, load.arrival_s, load.prompt_tokens, load.output_tokens, scores, strict=True)
-        )
-    ]
+    count = len(load.request_id)
+    columns = (
+        range(count),
+        load.request_id,
+        [max(arrival_s, ready_s) for arrival_s in load.arrival_s],
+        load.prompt_tokens,
+        load.output_tokens,
+        load.score or [None] * count,
+        _prefixes(load, config),
+    )
+    requests = [EngineRequest(*row) for row in zip(*columns, strict=True)]
     environment = simpy.Environment()
     Engine(environment, config, policy, requests)
     environment.run()
@@ -79,6 +94,17 @@ def replay(load: Load, config: EngineConfig, policy: Policy = POLICIES["fcfs"]) 
             "preemptions": [float(r.preemptions) for r in requests],
         }
     )
+
+
+def _prefixes(load: Load, config: EngineConfig) -> Sequence[Sequence[int]]:
+    """Each request's `EngineRequest.prefix`."""
+    if load.shared is None or not config.enable_prefix_caching:
+        return [()] * len(load.request_id)
+    try:
+        ids = PrefixIds(config.block_size, HASH_TOKENS)
+    except ValueError as error:
+        raise UserError(f"{error}; change block_size or switch prefix caching off") from error
+    return [ids.of(blocks) for blocks in load.shared]
 
 
 def peak_blocks(load: Load, frame: pl.DataFrame, block_size: int) -> int:
