@@ -18,7 +18,16 @@ from parsim.report.phrases import (
     tail_number,
     times,
 )
-from parsim.report.verdict import HEADLINE, QUEUE_SHARE, Judgement, decile_cost, longer, mean_of, queue_share
+from parsim.report.verdict import (
+    HEADLINE,
+    QUEUE_SHARE,
+    Judgement,
+    base_rows,
+    decile_cost,
+    longer,
+    mean_of,
+    queue_share,
+)
 from parsim.sweep.choose import EQUAL
 from parsim.sweep.results import Results
 
@@ -87,6 +96,17 @@ def sentences(j: Judgement, results: Results) -> list[Markup]:
                 gain_number(j.oracle, "oracle", j.load), interval_words(j.oracle, results, "gain", **oracle)
             )
         )
+        if j.policy not in ("fcfs", "oracle"):
+            behind = results.ratio(
+                base_rows(results, j.policy, j.load), base_rows(results, "oracle", j.load), HEADLINE
+            )
+            out.append(
+                Markup("{} comes to {} of the Oracle's latency per token{}.").format(
+                    display(results, j.policy),
+                    number(behind.value, times(behind.value), "behind", **own),
+                    interval_words(behind, results, "behind", **own),
+                )
+            )
     if j.policy != "fcfs":
         out += [_who_pays(j, results), _guard(j, results)]
     out += [regime(j, results), what_would(j, results), without_ranking(j, results)]

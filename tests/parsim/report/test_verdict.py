@@ -99,6 +99,9 @@ def recompute(folder: Path, facts: dict[str, str], focus: float) -> float:
         ratio = column("fcfs", facts["metric"]) / column(facts["policy"], facts["metric"])
         low, mid, high = interval(ratio)
         return {"gain": mid, "gain-low": low, "gain-high": high, "cost": 1 / mid, "loss": 1 / mid}[what]
+    if what in ("behind", "behind-low", "behind-high"):
+        ratio = column(facts["policy"], facts["metric"]) / column("oracle", facts["metric"])
+        return dict(zip(("behind-low", "behind", "behind-high"), interval(ratio), strict=True))[what]
     if what == "mean":
         return float(column(facts["policy"], facts["metric"]).mean())
     if what == "rate":
