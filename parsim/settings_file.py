@@ -38,6 +38,8 @@ def read_settings(path: Path, what: str) -> dict[str, Any]:
         raise UserError(f"{path}{line}: not valid YAML ({problem})") from error
     except _Twice as error:
         raise UserError(f"{path}: the field {error} is there twice; delete one") from None
+    except ValueError as error:  # a date that is none, a number of thousands of digits
+        raise UserError(f"{path}: a value cannot be read ({str(error).split(';')[0]}); mend it") from None
     except RecursionError:
         raise UserError(f"{path}: is nested without end; expected fields (name: value)") from None
     if not isinstance(fields, dict):
@@ -51,7 +53,7 @@ def setting(value: object) -> Any:
         return value
     try:
         return yaml.safe_load(value)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError, RecursionError):
         return value
 
 

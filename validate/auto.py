@@ -56,7 +56,7 @@ def read_choice(path: Path) -> Chosen:
             content["engine"],
             {e["name"]: e["emulated_tau"] for e in entries if e.get("emulated_tau") is not None},
         )
-    except (json.JSONDecodeError, KeyError, TypeError, StopIteration) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, StopIteration, RecursionError) as error:
         raise UserError(f"{path}: is no choice.json of a sweep ({type(error).__name__}: {error})") from error
     return chosen
 

@@ -20,6 +20,7 @@ from typing import Any
 
 import polars as pl
 
+from parsim.settings_file import read_settings
 from traces.errors import UserError
 from validate.json_lines import json_lines
 from validate.prompts import recorded_prompts
@@ -29,6 +30,9 @@ COLUMNS = ("request_id", "arrival_s", "first_token_s", "finish_s", "prompt_token
 
 OPTIONAL = ("first_scheduled_s", "preemptions")
 """Columns that only the engine's own clock can give; null where they are not known."""
+
+MOST = 1e12
+"""No time in seconds and no count goes beyond: a larger number is damage, and the clock would lose the steps."""
 
 SHARED = "shared_blocks"
 """Column of a recording whose prompts are known, see `validate.prompts.shared_blocks`."""
@@ -94,14 +98,20 @@ def _finished(path: Path, frame: pl.DataFrame, **facts: Any) -> Measured:
     if not frame.height:
         raise UserError(f"{path}: holds no finished request")
     times = ["arrival_s", "first_token_s", "finish_s"]
+    counts = ["prompt_tokens", "output_tokens"]
+    numbers = [*times, *counts, *(name for name in OPTIONAL if name in frame.columns)]
+    for name, kind in frame.select("request_id", *numbers).schema.items():
+        if kind.is_nested():
+            raise UserError(f"{path}: column {name!r} holds {kind}, expected one value a row")
     frame = frame.with_columns(
         pl.col("request_id").cast(pl.String),
-        pl.col(times).cast(pl.Float64),
-        pl.col("prompt_tokens", "output_tokens").cast(pl.Int64),
+        pl.col([*times, *(name for name in numbers if name in OPTIONAL)]).cast(pl.Float64, strict=False),
+        pl.col(counts).cast(pl.Int64, strict=False),
         *[pl.lit(None, pl.Float64).alias(n) for n in OPTIONAL if n not in frame.columns],
     )
     bad = frame.with_row_index("row", offset=1).filter(
-        ~pl.all_horizontal(pl.col(times).is_finite().fill_null(False))
+        ~pl.all_horizontal((pl.col(times).abs() <= MOST).fill_null(False) & pl.col(times).is_not_nan())
+        | pl.any_horizontal(pl.col(counts).is_null())
         | (pl.col("first_token_s") < pl.col("arrival_s"))
         | (pl.col("finish_s") < pl.col("first_token_s"))
         | (pl.col("prompt_tokens") < 1)
@@ -123,13 +133,54 @@ def _finished(path: Path, frame: pl.DataFrame, **facts: Any) -> Measured:
     return Measured(frame, **facts)
 
 
+_STAMPS = ("input_toks", "output_toks", "queued_ts", "first_token_ts", "last_token_ts")
+_OPTIONAL_STAMPS = ("arrival_time", "scheduled_ts")
+
+
+def _read_requests(path: Path) -> pl.DataFrame:
+    """A recording's `requests.jsonl`: its numbers, and the ids where it has them."""
+    rows = []
+    for number, row in enumerate(json_lines(path), 1):
+        for name in (*_STAMPS, *(name for name in _OPTIONAL_STAMPS if row.get(name) is not None)):
+            if name not in row:
+                raise UserError(f"{path}: row {number}: no field {name!r}")
+            if not _is_number(row[name]):
+                given = repr(row[name])[:80]
+                raise UserError(
+                    f"{path}: row {number}: {name} must be a finite number (got {given}); mend or remove the row"
+                )
+        row["request_id"] = str(row.get("request_id", number - 1))
+        rows.append({name: row.get(name) for name in ("request_id", *_STAMPS, *_OPTIONAL_STAMPS)})
+    if not rows:
+        raise UserError(f"{path}: holds no finished request")
+    numbers = dict.fromkeys((*_STAMPS, *_OPTIONAL_STAMPS), pl.Float64)
+    return pl.DataFrame(rows, schema={"request_id": pl.String, **numbers})
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and -MOST <= value <= MOST
+
+
+def _is_gaps(value: object) -> bool:
+    return isinstance(value, list) and all(map(_is_number, value))
+
+
+def _part(facts: dict[str, Any], name: str, path: Path) -> dict[str, Any]:
+    """An object within a recording's `meta.json`; empty where it is not there."""
+    part = facts.get(name)
+    if part is None:
+        return {}
+    if not isinstance(part, dict):
+        raise UserError(
+            f"{path}: field {name!r} must be an object (got {repr(part)[:80]}); mend or remove it"
+        )
+    return part
+
+
 def _from_folder(path: Path) -> Measured:
-    frame = _read_jsonl(path / "requests.jsonl")
-    for column in ("input_toks", "output_toks", "queued_ts", "first_token_ts", "last_token_ts"):
-        if column not in frame.columns:
-            raise UserError(f"{path / 'requests.jsonl'}: no field {column!r}")
+    frame = _read_requests(path / "requests.jsonl")
     notes = []
-    if "arrival_time" in frame.columns:
+    if frame["arrival_time"].null_count() < frame.height:
         delay = frame["queued_ts"] - frame["arrival_time"]
         arrival = pl.col("arrival_time") + delay.min()
         notes.append(
@@ -138,32 +189,30 @@ def _from_folder(path: Path) -> Measured:
         )
     else:
         arrival = pl.col("queued_ts")
-    if "request_id" not in frame.columns:
-        frame = frame.with_row_index("request_id")
-    scheduled = pl.col("scheduled_ts") if "scheduled_ts" in frame.columns else pl.lit(None, pl.Float64)
     frame = frame.select(
         pl.col("request_id"),
         arrival.alias("arrival_s"),
-        scheduled.alias("first_scheduled_s"),
+        pl.col("scheduled_ts").alias("first_scheduled_s"),
         pl.col("first_token_ts").alias("first_token_s"),
         pl.col("last_token_ts").alias("finish_s"),
         pl.col("input_toks").alias("prompt_tokens"),
         pl.col("output_toks").alias("output_tokens"),
     )
     meta = path / "meta.json"
-    facts = json.loads(meta.read_text(encoding="utf-8")) if meta.is_file() else {}
+    facts = read_settings(meta, "recording") if meta.is_file() else {}
     if not facts:
         notes.append("no meta.json: the engine's settings are vLLM's defaults")
     shared, note = recorded_prompts(path, facts, frame["prompt_tokens"].to_list())
     notes.append(note)
     if shared is not None:
         frame = frame.with_columns(pl.Series(SHARED, shared, pl.List(pl.Int64)))
-    resolved = facts.get("resolved_config", {})
-    engine = {k: v for k, v in facts.get("engine_kwargs", {}).items() if k in _known() and v is not None}
+    resolved = _part(facts, "resolved_config", meta)
+    given = _part(facts, "engine_kwargs", meta)
+    engine = {name: value for name, value in given.items() if name in _known() and value is not None}
     for part, names in _ENGINE_FIELDS.items():
-        found = resolved.get(part, {})
+        found = _part(resolved, part, meta)
         engine |= {name: found[name] for name in names if found.get(name) is not None}
-    cache = facts.get("kv_cache", {})
+    cache = _part(facts, "kv_cache", meta)
     engine |= {n: cache[n] for n in _ENGINE_FIELDS["cache_config"] if cache.get(n) is not None}
     version = facts.get("vllm_version")
     if version:
@@ -173,8 +222,8 @@ def _from_folder(path: Path) -> Measured:
         frame,
         name=path.name,
         engine=engine,
-        model=facts.get("model", ""),
-        gpu=facts.get("hardware", {}).get("device_name", path.name.split("_")[0]),
+        model=str(facts.get("model") or ""),
+        gpu=str(_part(facts, "hardware", meta).get("device_name") or path.name.split("_")[0]),
         notes=tuple(notes),
     )
 
@@ -188,6 +237,8 @@ def _from_bench(path: Path) -> Measured:
         result = json.loads(path.read_text(encoding="utf-8"))
     except json.JSONDecodeError as error:
         raise UserError(f"{path}: not JSON (line {error.lineno}: {error.msg})") from error
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path}: not JSON ({str(error).split(';')[0]})") from error
     needed = ("input_lens", "output_lens", "ttfts", "itls", "start_times")
     missing = [name for name in needed if not isinstance(result, dict) or name not in result]
     if missing:
@@ -195,6 +246,14 @@ def _from_bench(path: Path) -> Measured:
             f"{path}: no list {missing[0]!r}; make the file with `vllm bench serve --save-result --save-detailed`"
         )
     lists = {name: result[name] for name in needed}
+    if not all(isinstance(values, list) for values in lists.values()):
+        raise UserError(f"{path}: {', '.join(needed)} must be lists; the file is damaged")
+    for name, values in lists.items():
+        fits = _is_gaps if name == "itls" else _is_number
+        bad = next((row for row, value in enumerate(values, 1) if not (value is None or fits(value))), None)
+        if bad is not None:
+            what = "list of numbers" if name == "itls" else "number"
+            raise UserError(f"{path}: {name}, entry {bad}: expected a {what}; the file is damaged")
     if len({len(values) for values in lists.values()}) != 1:
         raise UserError(f"{path}: the lists {', '.join(needed)} differ in length; the file is damaged")
     frame = pl.DataFrame(
@@ -241,9 +300,15 @@ def _from_table(path: Path) -> Measured:
             notes = (f"{frame.height - served.height} of {frame.height} requests did not finish; left out",)
         frame = served
     engine = path.parent / "engine.json"
-    facts = json.loads(engine.read_text(encoding="utf-8")) if engine.is_file() else {}
+    facts = read_settings(engine, "engine") if engine.is_file() else {}
     return _finished(path, frame, name=path.stem, engine=facts, notes=notes)
 
 
 def _read_jsonl(path: Path) -> pl.DataFrame:
-    return pl.DataFrame(list(json_lines(path)), infer_schema_length=None)
+    try:
+        return pl.DataFrame(list(json_lines(path)), infer_schema_length=None)
+    except (pl.exceptions.PolarsError, TypeError, OverflowError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(
+            f"{path}: a field does not hold the same kind of value in every line ({reason})"
+        ) from error

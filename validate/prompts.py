@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from traces.errors import UserError
 from validate.json_lines import json_lines
 
 HASH_TOKENS = 16
@@ -43,18 +44,22 @@ def recorded_prompts(
         folder: the recording.
         facts: its meta.json.
         prompt_tokens: lengths of the recorded prompts, in the order of its lines.
+
+    Raises:
+        UserError: that file is no such workload, and nothing says that it is another file.
     """
-    name = Path(str(facts.get("dataset_path", ""))).name
-    path = next((p for p in (folder / name, folder.parent / name) if name and p.is_file()), None)
+    name = Path(str(facts.get("dataset_path") or "")).name
+    path = next((p for p in (folder / name, folder.parent / name) if name and _is_file(p)), None)
     if path is None:
         return None, (
             f"the replayed workload{f' ({name})' if name else ''} is not beside the recording, so prompts are taken "
             "to share nothing in the prefix cache"
         )
     known = facts.get("dataset_hash")
-    if known and hashlib.sha256(path.read_bytes()).hexdigest() != known:
+    if known and _sha256(path) != known:
         return None, f"{name} is not the workload that was replayed (its hash differs); not used"
-    prompts = [row.get("input_tok_ids") or [] for row in json_lines(path) if "sub_requests" not in row]
+    rows = enumerate(json_lines(path), 1)
+    prompts = [_token_ids(path, number, row) for number, row in rows if "sub_requests" not in row]
     if [len(prompt) for prompt in prompts[: len(prompt_tokens)]] != list(prompt_tokens):
         return None, f"{name} has other prompt lengths than the recording; not used"
     found = shared_blocks(prompts[: len(prompt_tokens)])
@@ -62,3 +67,26 @@ def recorded_prompts(
         found,
         f"prompts as in {name}: {sum(map(bool, found))} of {len(found)} share their first blocks with another",
     )
+
+
+def _token_ids(path: Path, number: int, row: Mapping[str, Any]) -> list[int]:
+    ids = row.get("input_tok_ids") or []
+    if not isinstance(ids, list) or not all(isinstance(token, int) for token in ids):
+        raise UserError(
+            f"{path}: row {number}: input_tok_ids must be a list of token ids (whole numbers); mend the file, or "
+            "move it away to go without the prompts"
+        )
+    return ids
+
+
+def _is_file(path: Path) -> bool:
+    """Whether there is such a file; a name that no file can have is none."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+from pydantic import ValidationError
 
 from parsim.engine import EngineConfig, StepTime
 from parsim.engine.hardware import GPUS, MODELS
+from parsim.engine.load import first_problem, nearest
 from parsim.engine.roofline import preset
 from traces.errors import UserError
 from validate.fit import TERMS, Array, Fit, fit_blocks, fit_step_time, rough_step_time, split
@@ -100,9 +102,16 @@ def engine_of(
     if assumed:
         notes.append(f"not in the recording, so vLLM's defaults: {', '.join(assumed)}")
     name = measured.name
-    config = EngineConfig.model_validate(
-        {**fields, **known, "name": name, "provenance": f"recording {name}", "step_time": step.model_dump()}
-    )
+    about = {"name": name, "provenance": f"recording {name}", "step_time": step.model_dump()}
+    try:
+        config = EngineConfig.model_validate({**fields, **known, **about})
+    except ValidationError as error:
+        field = str(error.errors()[0]["loc"][0])
+        hint = (
+            nearest(field, list(EngineConfig.model_fields)) if field not in EngineConfig.model_fields else ""
+        )
+        source = "--set" if field in overrides else f"recording {name}"
+        raise UserError(f"{source}: {first_problem(error)}{hint}") from error
     return config, inferred, notes
 
 

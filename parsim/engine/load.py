@@ -66,7 +66,7 @@ def first_problem(error: ValidationError) -> str:
     problem = error.errors()[0]
     where = ".".join(str(part) for part in problem["loc"])
     what = problem["msg"].removeprefix("Value error, ")
-    given = "" if problem["type"] in {"missing", "value_error"} else f" (got {problem['input']!r})"
+    given = "" if problem["type"] in {"missing", "value_error"} else f" (got {repr(problem['input'])[:80]})"
     return f"{where + ': ' if where else ''}{what}{given}"
 
 

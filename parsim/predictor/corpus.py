@@ -196,6 +196,8 @@ def _first_broken_line(file: Path) -> str | None:
                 return (
                     f"line {number}: not valid JSON ({error.msg} at column {error.colno}); mend or remove it"
                 )
+            except (ValueError, RecursionError):
+                return f"line {number}: nested too deeply or a number of too many digits; mend or remove it"
     return None
 
 

@@ -21,6 +21,8 @@ BAD = {
         b"a:\n\tb: 1\n",
         ", line 2: not valid YAML (found character '\\t' that cannot start any token)",
     ),
+    "date.yaml": (b"a: 2026-13-45\n", ": a value cannot be read (month must be in 1..12)"),
+    "digits.json": (b'{"a": ' + b"1" * 5000 + b"}", ": a value cannot be read (Exceeds the limit"),
     "tag.yaml": (b"!!python/name:os.system\n", ", line 1: not valid YAML (could not determine a constructor"),
     "deep.json": (b"[" * 100_000, ": is nested without end"),
     "deep.yaml": (b"[" * 3_000, ": is nested without end"),

@@ -149,6 +149,11 @@ FILES = {
     ),
     "nested JSONL": (b'{"a":' * 100_000, "line 1 is JSON nested without end, not a request"),
     "nested JSON": (b"[" * 100_000, "is JSON nested without end, not a request"),
+    "digits in JSONL": (
+        b'{"request_id": "a", "arrival_s": 0, "prompt_tokens": ' + b"1" * 5000 + b', "output_tokens": 3}\n',
+        "line 1 holds a number of thousands of digits",
+    ),
+    "digits in JSON": (b'{\n"input_lens": [' + b"1" * 5000 + b"]}", "holds a number of thousands of digits"),
     "number for a list": (
         json.dumps({"input_lens": 5, "output_lens": [1], "start_times": [0]}).encode(),
         "input_lens is no list; the result is damaged, run it again",

@@ -273,6 +273,95 @@ def test_another_workload_is_not_used(
     assert "shared_blocks" not in measured.requests.columns
 
 
+@pytest.mark.parametrize(
+    "ids", ["x" * 20, 20, [None] * 20, [[1]] * 20, ["a"] * 20, {"a": 1}, [1.5] * 20], ids=repr
+)
+def test_a_workload_without_token_ids_is_named(served: pl.DataFrame, tmp_path: Path, ids: object) -> None:
+    folder = _as_folder(served, tmp_path / "run")
+    (folder / "meta.json").write_text(json.dumps({"dataset_path": "w.jsonl"}))
+    (folder / "w.jsonl").write_text(
+        json.dumps({"input_tok_ids": [1]}) + "\n" + json.dumps({"input_tok_ids": ids})
+    )
+    with pytest.raises(UserError, match=r"w\.jsonl: row 2: input_tok_ids must be a list"):
+        read_measured(folder)
+
+
+@pytest.mark.parametrize("content", [b"hello", b"\xff\xfe", b"[1]", b"[" * 100_000, b"1" * 5000])
+def test_a_workload_that_is_no_json_lines_is_named(
+    served: pl.DataFrame, tmp_path: Path, content: bytes
+) -> None:
+    folder = _as_folder(served, tmp_path / "run")
+    (folder / "meta.json").write_text(json.dumps({"dataset_path": "w.jsonl"}))
+    (folder / "w.jsonl").write_bytes(content)
+    with pytest.raises(UserError, match=r"w\.jsonl: line 1: "):
+        read_measured(folder)
+
+
+@pytest.mark.parametrize("name", [None, 3, "", "..", "/", "a\0b", "x" * 5000])
+def test_a_workload_by_no_name_of_a_file_is_not_there(
+    served: pl.DataFrame, tmp_path: Path, name: object
+) -> None:
+    folder = _as_folder(served, tmp_path / "run")
+    (folder / "meta.json").write_text(json.dumps({"dataset_path": name}))
+    assert any("is not beside the recording" in note for note in read_measured(folder).notes)
+
+
+@pytest.mark.parametrize(
+    ("meta", "said"),
+    [
+        ("", "not valid JSON"),
+        ("[]", "found list"),
+        ('{"kv_cache": 3}', "'kv_cache' must be an object"),
+        ('{"resolved_config": {"cache_config": "x"}}', "'cache_config' must be an object"),
+        ('{"hardware": [1]}', "'hardware' must be an object"),
+    ],
+)
+def test_a_damaged_meta_is_named(served: pl.DataFrame, tmp_path: Path, meta: str, said: str) -> None:
+    folder = _as_folder(served, tmp_path / "run")
+    (folder / "meta.json").write_text(meta)
+    with pytest.raises(UserError, match=f"meta.json.*{said}"):
+        read_measured(folder)
+
+
+def test_settings_that_are_none_of_an_engine_are_named(served: pl.DataFrame, tmp_path: Path) -> None:
+    folder = _as_folder(served, tmp_path / "run")
+    with pytest.raises(UserError, match=r"--set: num_gpu_block: .*did you mean 'num_gpu_blocks'"):
+        calibrate(read_measured(folder), overrides={"num_gpu_block": 3})
+    (folder / "meta.json").write_text(json.dumps({"kv_cache": {"block_size": "x"}}))
+    with pytest.raises(UserError, match="recording run: block_size"):
+        calibrate(read_measured(folder))
+
+
+@pytest.mark.parametrize(
+    "field", ["input_toks", "queued_ts", "arrival_time", "scheduled_ts", "last_token_ts"]
+)
+@pytest.mark.parametrize("value", ["x", [1], {"a": 1}, float("nan"), 1e300, 10**400])
+def test_a_stamp_that_is_no_number_is_named(
+    served: pl.DataFrame, tmp_path: Path, field: str, value: object
+) -> None:
+    folder = _as_folder(served, tmp_path / "run")
+    rows = [json.loads(line) for line in (folder / "requests.jsonl").read_text().splitlines()]
+    rows[2][field] = value
+    (folder / "requests.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(UserError, match=f"row 3: {field} must be a finite number"):
+        read_measured(folder)
+
+
+@pytest.mark.parametrize(
+    ("field", "values", "said"),
+    [
+        ("output_lens", ["x", 1], "output_lens, entry 1: expected a number"),
+        ("itls", [[0.1], 7], "itls, entry 2: expected a list of numbers"),
+        ("ttfts", 3, "must be lists"),
+    ],
+)
+def test_a_damaged_bench_result_is_named(tmp_path: Path, field: str, values: object, said: str) -> None:
+    result = {"input_lens": [1, 2], "output_lens": [2, 3], "ttfts": [0.1, 0.2], "itls": [[0.1], [0.2]]}
+    (tmp_path / "b.json").write_text(json.dumps(result | {"start_times": [0, 1]} | {field: values}))
+    with pytest.raises(UserError, match=said):
+        read_measured(tmp_path / "b.json")
+
+
 def test_too_little_to_fit(served: pl.DataFrame, tmp_path: Path) -> None:
     served.head(30).write_parquet(tmp_path / "few.parquet")
     measured = read_measured(tmp_path / "few.parquet")

@@ -21,6 +21,7 @@ from traces.errors import UserError
 HEAD_BYTES = 65_536
 CSV_FIELD_LIMIT = 2**31 - 1
 TOO_DEEP = "is JSON nested without end, not a request"
+TOO_LONG = "holds a number of thousands of digits"
 
 
 class Source:
@@ -93,6 +94,8 @@ class Source:
             raise UserError(f"{self.path}: line 1 is not complete JSON; mend or delete the line") from None
         except RecursionError:
             raise UserError(f"{self.path}: line 1 {TOO_DEEP}") from None
+        except ValueError:
+            raise UserError(f"{self.path}: line 1 {TOO_LONG}") from None
         return first if isinstance(first, dict) else None
 
     @cached_property
@@ -210,6 +213,8 @@ class Source:
             raise UserError(f"{self.path}: {TOO_DEEP}") from None
         except UnicodeDecodeError:
             raise self._not_utf8() from None
+        except ValueError:
+            raise UserError(f"{self.path}: {TOO_LONG}") from None
         if not isinstance(value, dict) and not (value and all(isinstance(item, dict) for item in value)):
             raise UserError(f"{self.path}: expected a JSON object or a list of objects; check the file")
         return value
@@ -280,6 +285,8 @@ def _line_fault(line: str, schema: Mapping[str, pl.DataType]) -> str | None:
         return "is not complete JSON"
     except RecursionError:
         return TOO_DEEP
+    except ValueError:
+        return TOO_LONG
     if not isinstance(record, dict):
         return "is not a JSON object"
     for name, value in record.items():
