@@ -108,6 +108,7 @@ def simulate_command(
     if context.args and not slo:
         raise UserError(f"unexpected argument {context.args[0]!r}; see python -m parsim simulate --help")
     limits = slo_limits([*(slo or []), *context.args])
+    cost = read_cost(scoring_cost)
     chosen = chosen_policy(policy, starvation_threshold_s, victim)
     config = load_engine(engine, pairs("--set", set_ or []))
     taus = {name: _tau(name, value) for name, value in pairs("--emulate", emulate or []).items()}
@@ -125,7 +126,7 @@ def simulate_command(
         load=load,
         seed=seed,
         emulate=taus,
-        scoring=read_cost(scoring_cost),
+        scoring=cost,
         steps=wanted,  # type: ignore[arg-type]
     )
     metrics = summarize(run.requests, limits, run.metadata["mean_kv_usage"])
@@ -330,10 +331,13 @@ def _print(run: Run, metrics: dict[str, float]) -> None:
             highlight=False,
         )
     if "mean_scoring_delay_s" in meta:
+        never = meta["never_scored"]
+        answered = f"a score is there {meta['mean_scoring_delay_s'] * 1e3:.3g} ms after arrival"
+        if never:
+            answered = "no score came" if never == 1 else f"{answered} ({never:.1%} never get one)"
         console.print(
-            f"scoring is charged: a score is there {meta['mean_scoring_delay_s'] * 1e3:.3g} ms after arrival, "
-            f"{meta['admitted_unscored']:.1%} are admitted before; {meta['scoring_s_per_request'] * 1e3:.3g} ms of a "
-            "core a request",
+            f"scoring is charged: {answered}, {meta['admitted_unscored']:.1%} are admitted before; "
+            f"{meta['scoring_s_per_request'] * 1e3:.3g} ms of a core a request",
             style="dim",
             highlight=False,
         )

@@ -40,8 +40,9 @@ class Run:
             learned the score; null where scoring is not charged), and client_id if the trace has it.
         steps: one row a step (see `StepLog`), if asked for.
         metadata: policy, engine, load, seed, emulated and reached tau, steps, mean_kv_usage, cpu_s of the run;
-            where scoring is charged: mean_scoring_delay_s (arrival to score), scoring_s_per_request, scorer_core_share
-            (of the time until the last finish) and admitted_unscored (share of the requests).
+            where scoring is charged: mean_scoring_delay_s (arrival to score, of those that got one),
+            scoring_s_per_request, scorer_core_share (of the time until the last finish), and as shares of the requests
+            admitted_unscored and never_scored (none came before the run ended).
     """
 
     requests: pl.DataFrame
@@ -139,10 +140,14 @@ def _scoring(outcome: pl.DataFrame, scorer: VirtualScorer[EngineRequest]) -> dic
     scored = outcome.filter(pl.col("rejected").is_null())
     late = (pl.col("first_scheduled_s") < pl.col("scored_s").fill_null(math.inf)).mean()
     delay = (pl.col("scored_s") - pl.col("arrival_s")).mean()
-    delay_s, late_share, end_s = scored.select(delay, late, pl.col("finish_s").max().alias("end")).row(0)
+    never = pl.col("scored_s").is_null().mean().alias("never")
+    delay_s, late_share, never_share, end_s = scored.select(
+        delay, late, never, pl.col("finish_s").max().alias("end")
+    ).row(0)
     return {
         "mean_scoring_delay_s": delay_s or 0.0,
         "admitted_unscored": late_share or 0.0,
+        "never_scored": never_share or 0.0,
         "scoring_s_per_request": scorer.busy_s / max(scored.height, 1),
         "scorer_core_share": scorer.busy_s / end_s if end_s else 0.0,
     }

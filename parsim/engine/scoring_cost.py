@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from parsim.engine.load import first_problem, nearest
+from parsim.settings_file import read_settings
 from traces.errors import UserError
 
 SHIPPED_COST = Path(__file__).parent.parent / "predictor" / "shipped" / "cost.json"
@@ -16,6 +18,12 @@ MAX_BATCH = 64
 
 MAX_WAIT_S = 60.0
 """A request that the scorer did not get to within this time stays without a score."""
+
+MOST_S = 3600.0
+"""More seconds for one prompt are no scoring cost but another unit; beside them the clock would lose the steps."""
+
+_MOST_COUNT = 1_000_000_000
+"""The most that a count may be: as good as no bound, and no number that overflows."""
 
 
 class ScoringCost(BaseModel):
@@ -38,11 +46,21 @@ class ScoringCost(BaseModel):
     base_s: float = Field(ge=0)
     prompt_s: float = Field(ge=0)
     token_s: float = Field(ge=0)
-    max_tokens: int = Field(default=128, ge=1)
-    max_batch: int = Field(default=MAX_BATCH, ge=1)
+    max_tokens: int = Field(default=128, ge=1, le=_MOST_COUNT)
+    max_batch: int = Field(default=MAX_BATCH, ge=1, le=_MOST_COUNT)
     shares_core: bool = False
     fit_error: float | None = None
     provenance: str = "given"
+
+    @model_validator(mode="after")
+    def _in_seconds(self) -> ScoringCost:
+        longest_s = self.seconds([self.max_tokens])
+        if longest_s > MOST_S:
+            raise ValueError(
+                f"one prompt of max_tokens takes {longest_s:.3g} s, at most {MOST_S:g} are allowed; base_s, prompt_s "
+                "and token_s are seconds"
+            )
+        return self
 
     def seconds(self, prompt_tokens: Sequence[int]) -> float:
         """Seconds for one batch of prompts of so many tokens each."""
@@ -51,7 +69,8 @@ class ScoringCost(BaseModel):
 
 
 def read_cost(name_or_path: str) -> ScoringCost | None:
-    """The cost of that name: `shipped` (the figures that come with the predictors), `free` (None), or a JSON file.
+    """The cost of that name: `shipped` (the figures that come with the predictors), `free` (None), or a JSON or
+    YAML file.
 
     Raises:
         UserError: no such file, or not of this form.
@@ -59,14 +78,19 @@ def read_cost(name_or_path: str) -> ScoringCost | None:
     if name_or_path == "free":
         return None
     path = SHIPPED_COST if name_or_path == "shipped" else Path(name_or_path)
-    try:
-        return ScoringCost.model_validate_json(path.read_bytes())
-    except OSError as error:
+    if not path.exists() or path.is_dir():
         raise UserError(
-            f"scoring cost {name_or_path!r}: expected shipped, free or a file that can be read; measure one with "
+            f"scoring cost {name_or_path!r}: expected shipped, free or a file; measure one with "
             "python -m parsim.predictor.cost PREDICTOR FILE"
-        ) from error
+        )
+    fields = read_settings(path, "scoring cost")
+    known = list(ScoringCost.model_fields)
+    unknown = next((name for name in fields if name not in known), None)
+    if unknown is not None:
+        raise UserError(
+            f"{path}: scoring cost has no field {unknown!r}{nearest(unknown, known)} (there are {', '.join(known)})"
+        )
+    try:
+        return ScoringCost.model_validate(fields)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "file"
-        raise UserError(f"{path}: not a scoring cost ({where}: {first['msg']})") from error
+        raise UserError(f"{path}: not a scoring cost ({first_problem(error)})") from error

@@ -6,15 +6,16 @@ The file is what `--scoring-cost` of `simulate` and `scoring_cost` of a sweep ta
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
+import typer
 
 from parsim.engine.scoring_cost import ScoringCost
 from traces.atomic import replacing
-from traces.errors import UserError
+from traces.errors import run_cli
 
 Floats = npt.NDArray[np.float64]
 
@@ -71,14 +72,22 @@ def measure_cost(name: str) -> ScoringCost:
     return fit_cost(sizes, tokens_, seconds, about, predictor.card.recipe.max_length)
 
 
-if __name__ == "__main__":
-    if len(sys.argv) != 3:
-        sys.exit("usage: python -m parsim.predictor.cost PREDICTOR FILE")
-    try:
-        cost = measure_cost(sys.argv[1])
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
-    with replacing(Path(sys.argv[2])) as temporary:
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.command()
+def main(
+    predictor: Annotated[
+        str, typer.Argument(help="folder, or pars, pointwise, listwise, pars-cross, pars-plus")
+    ],
+    file: Annotated[Path, typer.Argument(help="where to write the cost, as JSON")],
+) -> None:
+    """Measure what a predictor's scores cost on this machine: seconds a batch, a prompt and a token."""
+    with replacing(file) as temporary:
+        cost = measure_cost(predictor)
         temporary.write_text(json.dumps(cost.model_dump(), indent=2) + "\n", encoding="utf-8")
     print(cost)
+
+
+if __name__ == "__main__":
+    run_cli(app)

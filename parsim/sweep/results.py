@@ -19,7 +19,13 @@ from traces.atomic import replacing
 from traces.errors import UserError
 
 SETTINGS = ("num_gpu_blocks", "max_num_seqs", "max_num_batched_tokens")
-SCORING = ("mean_scoring_delay_s", "admitted_unscored", "scoring_s_per_request", "scorer_core_share")
+SCORING = (
+    "mean_scoring_delay_s",
+    "admitted_unscored",
+    "never_scored",
+    "scoring_s_per_request",
+    "scorer_core_share",
+)
 """What scoring cost and delayed, where it was charged (`parsim.simulation.Run.metadata`)."""
 
 _NULLABLE = {
@@ -122,7 +128,11 @@ def read_results(folder: Path) -> Results:
         ) from error
     except (pl.exceptions.PolarsError, OSError, ValueError) as error:
         raise UserError(f"{folder}: the results cannot be read ({error}); run the sweep again") from error
-    if not isinstance(facts, dict) or "focus_load" not in facts or "study" not in tables["results"].columns:
+    if (
+        not isinstance(facts, dict)
+        or "focus_load" not in facts
+        or not {"study", *SCORING} <= {*tables["results"].columns}
+    ):
         raise UserError(f"{folder}: the results are damaged or of another version; run the sweep again")
     return Results(**tables, facts=facts)
 

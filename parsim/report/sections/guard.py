@@ -115,12 +115,13 @@ def scoring_words(results: Results) -> str:
         return "Scoring: not charged in this sweep (scoring_cost: free); the PARS paper reports 0.08% of serving time."
     if candidate is None or base_rows(results, candidate, load)[SCORING[0]].null_count():
         return "Scoring: no cost, since the order that this sweep asks about needs no predictor."
-    delay_s, late, spent_s, core = (mean_of(results, candidate, load, name) for name in SCORING)
+    delay_s, late, never, spent_s, core = (mean_of(results, candidate, load, name) for name in SCORING)
     share = spent_s / (mean_of(results, candidate, load, "mean_e2el_ms") / 1e3)
+    unanswered = f", {never:.1%} never get a score" if never else ""
     return (
         "Scoring is charged: a request stands behind those that have a score until the predictor on a core beside the "
         f"engine has answered (at most {SCORE_WAIT_S:g} s). Under {candidate} that is {delay_s * 1e3:.3g} ms after "
-        f"arrival in the mean; {late:.1%} of the requests find the engine free and are admitted before. It takes "
-        f"{spent_s * 1e3:.3g} ms of that core a request, {share:.2%} of the mean latency (the PARS paper reports 0.08% "
-        f"of serving time); the core is {core:.0%} busy. Source: {results.facts['scoring_cost']}."
+        f"arrival in the mean; {late:.1%} of the requests find the engine free and are admitted before{unanswered}. It "
+        f"takes {spent_s * 1e3:.3g} ms of that core a request, {share:.2%} of the mean latency (the PARS paper reports "
+        f"0.08% of serving time); the core is {core:.0%} busy. Source: {results.facts['scoring_cost']}."
     )

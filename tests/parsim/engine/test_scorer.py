@@ -150,7 +150,9 @@ def test_scores_without_a_cost_are_there_on_arrival_and_dear_ones_help_less() ->
         return float(wait.to_numpy().mean())
 
     free, nothing = mean_wait_s(None), mean_wait_s(ScoringCost(base_s=0, prompt_s=0, token_s=0))
-    dear, never = (mean_wait_s(ScoringCost(base_s=s, prompt_s=0, token_s=0, max_batch=1)) for s in (8.0, 1e4))
+    dear, never = (
+        mean_wait_s(ScoringCost(base_s=s, prompt_s=0, token_s=0, max_batch=1)) for s in (8.0, 3600.0)
+    )
     assert free <= nothing < dear <= never
 
 
@@ -191,9 +193,39 @@ def test_costs_by_name_and_file(tmp_path: Path) -> None:
     assert read_cost(str(file)) == COST
     with pytest.raises(UserError, match="measure one with"):
         read_cost(str(tmp_path / "none.json"))
-    file.write_text("{")
-    with pytest.raises(UserError, match="not a scoring cost"):
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ("", "line 1: not valid JSON"),
+        ("[1]", "found list"),
+        ('{"base_s": -1, "prompt_s": 0, "token_s": 0}', r"base_s.*\(got -1\)"),
+        ('{"base_s": NaN, "prompt_s": 0, "token_s": 0}', "base_s.*finite"),
+        ('{"bsae_s": 1, "prompt_s": 0, "token_s": 0}', "no field 'bsae_s'; did you mean 'base_s'"),
+        ('{"base_s": 1, "base_s": 2}', "base_s is there twice"),
+        ('{"base_s": 1e300, "prompt_s": 0, "token_s": 0}', r"takes 1e\+300 s, at most 3600"),
+        ('{"base_s": 0, "prompt_s": 0, "token_s": 40}', "takes 5.12e[+]03 s"),
+        ('{"base_s": 0, "prompt_s": 0, "token_s": 1, "max_tokens": 1' + 400 * "0" + "}", "max_tokens"),
+        ('{"base_s": 0, "prompt_s": 0, "token_s": 0, "max_batch": 0}', "max_batch"),
+    ],
+)
+def test_a_wrong_cost_is_one_line_with_its_field(tmp_path: Path, fields: str, said: str) -> None:
+    file = tmp_path / "cost.json"
+    file.write_text(fields)
+    with pytest.raises(UserError, match=said) as caught:
         read_cost(str(file))
-    file.write_text('{"base_s": -1, "prompt_s": 0, "token_s": 0}')
-    with pytest.raises(UserError, match="base_s"):
-        read_cost(str(file))
+    assert str(caught.value).startswith(str(file))
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 400
+
+
+def test_requests_that_never_get_a_score_are_told_apart() -> None:
+    """Three arrive at once, a batch of one takes 2 s and all are served in 3: the first batch alone ends in time."""
+    frame = trace(3).frame.with_columns(pl.lit(0.0).alias("arrival_s"), pl.lit(1).alias("output_tokens"))
+    cost = ScoringCost(base_s=2.0, prompt_s=0, token_s=0, max_batch=1)
+    run = simulate(Trace(frame, {}), SLOTS, POLICIES["pars"], scoring=cost)
+    assert run.metadata["never_scored"] == pytest.approx(2 / 3)
+    never = simulate(
+        trace(3), SLOTS, POLICIES["pars"], scoring=ScoringCost(base_s=3600, prompt_s=0, token_s=0)
+    )
+    assert never.metadata["never_scored"] == 1.0
