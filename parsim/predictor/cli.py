@@ -139,14 +139,16 @@ def compare(
     ] = None,
     model: Model = None,
     out: Annotated[Path | None, typer.Option(help="default reports/NAME")] = None,
-    seeds: Annotated[int, typer.Option(help="trainings of each objective", min=1)] = 3,
+    seeds: Annotated[
+        int | None, typer.Option(help="trainings of each objective, 3 by default; a spec has its own", min=1)
+    ] = None,
     ablate: Annotated[
         bool, typer.Option(help="also delta off, 256 and 512 tokens, frozen, bert-base")
     ] = False,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="any field of the recipe, as key=value")
     ] = None,
-    limit: Annotated[int | None, typer.Option(help="train on at most so many prompts")] = None,
+    limit: Annotated[int | None, typer.Option(help="train on at most so many prompts", min=2)] = None,
     threads: Threads = None,
     quiet: Quiet = False,
 ) -> None:

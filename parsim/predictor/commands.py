@@ -152,7 +152,7 @@ def compare_command(
     folder: Path | None,
     models: Sequence[str],
     out: Path | None,
-    seeds: int,
+    seeds: int | None,
     ablate: bool,
     settings: Sequence[str],
     limit: int | None,
@@ -166,14 +166,21 @@ def compare_command(
 
     spec = shipped_spec(str(data)) or (data if data.suffix in (".yaml", ".yml") else None)
     if spec is not None:
+        given = {"--model": models, "--seeds": seeds, "--set": settings, "--limit": limit}
+        idle = next((option for option, value in given.items() if value), None)
+        if idle is not None:
+            raise UserError(
+                f"{idle}: {spec.name} says this itself; leave the option out, or change a copy of that file"
+            )
         comparison = read_comparison(spec)
     else:
-        one = DataSet(name=data.stem, file=data.name, train_on=list(models), limit=limit)
-        comparison = Comparison(
-            name=data.stem, seeds=list(range(1, seeds + 1)), recipe=make_recipe({}, settings), datasets=[one]
-        )
+        name = data.stem.lstrip(".") or "compare"
+        one = DataSet(name=name, file=data.name or ".", train_on=list(models), limit=limit)
+        chosen = list(range(1, (seeds or 3) + 1))
+        comparison = Comparison(name=name, seeds=chosen, recipe=make_recipe({}, settings), datasets=[one])
     if ablate:
-        variants = [*comparison.variants, *ABLATIONS]
+        known = {variant.name for variant in comparison.variants}
+        variants = [*comparison.variants, *(one for one in ABLATIONS if one.name not in known)]
         comparison = comparison.model_copy(update={"variants": variants})
     _set_threads(threads)
     target = out or Path("reports") / comparison.name

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import polars as pl
 
 from parsim.predictor.baselines import prompt_length, tfidf_ridge
-from parsim.predictor.comparison import Comparison, DataSet, Variant
+from parsim.predictor.comparison import BASELINES, Comparison, DataSet, Variant
 from parsim.predictor.corpus import Corpus, Labelled, read_corpus
 from parsim.predictor.encoder import MissingEncoder
 from parsim.predictor.recipe import Recipe
@@ -68,14 +68,17 @@ def run_comparison(
         what was chosen on the validation prompts.
 
     Raises:
-        UserError: a file, a model or a variant that is not there. A variant whose encoder cannot be had is
-            left out.
+        UserError: a file or a model that is not there, before anything is trained. A variant whose encoder cannot be
+            had is left out.
     """
     rows: list[dict[str, Any]] = []
+    jobs = [_prepare(spec, base, spec.limit) for spec in comparison.datasets]
+    for job in jobs:
+        _check_models(job, _variants(comparison, job.spec))
     runs = _Runs(out / "runs", say, progress)
-    for spec in comparison.datasets:
-        job = _prepare(spec, base, spec.limit)
-        tests = spec.test_on or spec.train_on or job.corpus.models[:1]
+    runs.folder.mkdir(parents=True, exist_ok=True)
+    for job in jobs:
+        spec = job.spec
         prompts = job.data.take(job.parts.test).prompts
         scores: dict[str, list[Floats]] = {}
         facts: dict[str, list[dict[str, Any]]] = {}
@@ -90,14 +93,14 @@ def run_comparison(
             except MissingEncoder as error:
                 say(f"  left out: {error}")
         training = job.data.take(job.parts.train)
-        scores["prompt length"] = [prompt_length(prompts)]
-        scores["TF-IDF + ridge"] = [tfidf_ridge(training.prompts, training.lengths, prompts)]
+        plain = (prompt_length(prompts), tfidf_ridge(training.prompts, training.lengths, prompts))
+        scores |= {name: [found] for name, found in zip(BASELINES, plain, strict=True)}
         about = {
             "dataset": spec.name,
             "trained_on": ", ".join(spec.train_on) or "its only model",
             "training_prompts": len(training),
         }
-        for test in tests:
+        for test in _tests(job):
             rows += judge(job.corpus, test, prompts, scores, facts, ceiling=spec.ceiling, about=about)
     results = pl.DataFrame(rows, infer_schema_length=None)
     with replacing(out / "results.parquet") as temporary:
@@ -122,14 +125,36 @@ def _prepare(spec: DataSet, base: Path, limit: int | None) -> _Job:
     return _Job(spec, corpus, data, parts)
 
 
+def _tests(job: _Job) -> list[str]:
+    """The models whose lengths judge."""
+    return job.spec.test_on or job.spec.train_on or job.corpus.models[:1]
+
+
+def _check_models(job: _Job, variants: list[Variant]) -> None:
+    """Find a model that is not there, or judges too few prompts, before hours of training.
+
+    Raises:
+        UserError: one of these.
+    """
+    available = job.corpus.models
+    named = [*job.spec.ceiling, *(name for variant in variants for name in variant.also_train_on)]
+    unknown = next((name for name in named if name not in available), None)
+    if unknown is not None:
+        raise UserError(
+            f"{job.corpus.source}: no lengths of model '{unknown}'; it has {', '.join(available)}"
+        )
+    held_out = set(job.data.take(job.parts.test).prompts)
+    for test in _tests(job):
+        answered = len(held_out & {*job.corpus.label([test]).prompts})
+        if answered < 2:
+            raise UserError(
+                f"{job.corpus.source}: model '{test}' answered {answered} of the {len(held_out)} held-out prompts, too "
+                "few to judge by"
+            )
+
+
 def _variants(comparison: Comparison, spec: DataSet) -> list[Variant]:
-    names = [variant.name for variant in comparison.variants]
-    unknown = [name for name in spec.variants or [] if name not in names]
-    if unknown:
-        raise UserError(f"data set {spec.name}: no variant '{unknown[0]}'; there are {', '.join(names)}")
-    return [
-        variant for variant in comparison.variants if spec.variants is None or variant.name in spec.variants
-    ]
+    return [one for one in comparison.variants if spec.variants is None or one.name in spec.variants]
 
 
 def _recipe(comparison: Comparison, job: _Job, variant: Variant, changes: dict[str, Any]) -> Recipe:

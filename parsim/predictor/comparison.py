@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from parsim.engine.load import first_problem, nearest
 from parsim.predictor.recipe import Recipe
 from parsim.settings_file import read_settings
 from traces.errors import UserError
 
-Grid = dict[str, list[Any]]
+BASELINES = ("prompt length", "TF-IDF + ridge")
+"""Methods that every table has beside the variants."""
+
+
+def _distinct(values: list[Any]) -> list[Any]:
+    twice = next((value for place, value in enumerate(values) if value in values[:place]), None)
+    if twice is not None:
+        raise ValueError(f"{twice!r} is there twice")
+    return values
+
+
+Values = Annotated[list[Any], Field(min_length=1), AfterValidator(_distinct)]
+Seeds = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1), AfterValidator(_distinct)]
+Name = Annotated[str, Field(min_length=1)]
+Limit = Annotated[int, Field(ge=2)]
+
+Grid = dict[str, Values]
 """Fields of the recipe with the values to try. Every combination is trained once with a seed of its own, and the one
 that ranks the validation prompts best is taken: the held-out prompts have no say in it."""
 
@@ -26,10 +42,10 @@ class Variant(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    name: str
+    name: Name
     recipe: dict[str, Any] = Field(default_factory=dict)
     also_train_on: list[str] = Field(default_factory=list)
-    seeds: list[int] | None = None
+    seeds: Seeds | None = None
     tune: Grid | None = None
 
 
@@ -53,19 +69,19 @@ class DataSet(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    name: str
-    file: str
+    name: Name
+    file: Name
     train_on: list[str] = Field(default_factory=list)
     test_on: list[str] = Field(default_factory=list)
     ceiling: list[str] = Field(default_factory=list)
     only_dataset: str | None = None
-    test_share: float = 0.1
-    limit: int | None = None
+    test_share: float = Field(default=0.1, gt=0, lt=1)
+    limit: Limit | None = None
     recipe: dict[str, Any] = Field(default_factory=dict)
-    seeds: list[int] | None = None
+    seeds: Seeds | None = None
     tune: Grid | None = None
-    tune_limit: int | None = None
-    variants: list[str] | None = None
+    tune_limit: Limit | None = None
+    variants: Annotated[list[str], Field(min_length=1)] | None = None
 
 
 class Comparison(BaseModel):
@@ -73,17 +89,38 @@ class Comparison(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    name: str = "compare"
-    seeds: list[int] = Field(default_factory=lambda: [1, 2, 3], min_length=1)
+    name: str = Field(default="compare", pattern=r"^[^./\\][^/\\]*$")
+    seeds: Seeds = Field(default_factory=lambda: [1, 2, 3])
     recipe: Recipe = Recipe()
     tune: Grid = Field(default_factory=dict)
     variants: list[Variant] = Field(
         default_factory=lambda: [
             Variant(name=objective, recipe={"objective": objective})
             for objective in ("pairwise", "pointwise", "listwise")
-        ]
+        ],
+        min_length=1,
     )
     datasets: list[DataSet] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _names_tell_apart(self) -> Comparison:
+        """The table's rows go by the names of variants, its parts by those of data sets."""
+        names = [variant.name for variant in self.variants]
+        for what, several in (
+            ("variant", [*BASELINES, *names]),
+            ("data set", [one.name for one in self.datasets]),
+        ):
+            twice = next((name for place, name in enumerate(several) if name in several[:place]), None)
+            if twice is not None:
+                raise ValueError(f"two {what}s are called {twice!r}; give one another name")
+        for spec in self.datasets:
+            unknown = next((name for name in spec.variants or [] if name not in names), None)
+            if unknown is not None:
+                hint = nearest(unknown, names)
+                raise ValueError(
+                    f"data set {spec.name}: no variant {unknown!r}{hint} (there are {', '.join(names)})"
+                )
+        return self
 
     @model_validator(mode="after")
     def _recipes_are_right(self) -> Comparison:
@@ -93,6 +130,8 @@ class Comparison(BaseModel):
             ("tune", {}, self.tune),
             *((one.name, one.recipe, one.tune) for one in parts),
         ]:
+            if "seed" in {*changes, *(grid or {})}:
+                raise ValueError(f"{name}: the seed is no choice of a recipe; name seeds: [1, 2, ...]")
             for choice in [
                 changes,
                 *({field: value} for field, values in (grid or {}).items() for value in values),

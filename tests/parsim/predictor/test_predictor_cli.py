@@ -13,6 +13,7 @@ import typer
 from typer.testing import CliRunner
 
 from parsim.predictor.cli import register
+from parsim.predictor.comparison import read_comparison, shipped_spec
 from parsim.predictor.encoder import MissingEncoder
 from parsim.predictor.recipe import Recipe
 from traces.errors import UserError
@@ -148,6 +149,16 @@ def test_a_wrong_spec_names_the_field(tmp_path: Path) -> None:
         ("variants: [{name: mine, recipe: {epoch: 3}}]", "mine: recipe field epoch.*did you mean 'epochs'"),
         ("tune: {learning_rate: [0.1, -1]}", "tune: recipe field learning_rate.*greater than 0"),
         ("variants: [{name: mine, tune: {margin: [x]}}]", "mine: recipe field margin"),
+        ("tune: {seed: [1, 2]}", "tune: the seed is no choice"),
+        ("tune: {learning_rate: []}", r"tune\.learning_rate: .*at least 1"),
+        ("tune: {learning_rate: [0.1, 0.1]}", r"tune\.learning_rate: 0\.1 is there twice"),
+        ("seeds: []", "seeds: .*at least 1"),
+        ("seeds: [1, 1]", "seeds: 1 is there twice"),
+        ("variants: []", "variants: .*at least 1"),
+        ("variants: [{name: x}, {name: x}]", "two variants are called 'x'"),
+        ("variants: [{name: prompt length}]", "two variants are called 'prompt length'"),
+        ("variants: [{name: x, seeds: []}]", r"variants\.0\.seeds"),
+        ("name: ../elsewhere", "name: "),
     ],
 )
 def test_a_wrong_recipe_is_found_before_the_first_training(tmp_path: Path, field: str, words: str) -> None:
@@ -155,6 +166,47 @@ def test_a_wrong_recipe_is_found_before_the_first_training(tmp_path: Path, field
     spec.write_text("datasets: [{name: a, file: not-even-there.jsonl}]\n" + field)
     with pytest.raises(UserError, match=words):
         run("compare", spec, "--out", tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ("name: a, file: corpus.jsonl", "two data sets are called 'a'"),
+        ("name: b, file: missing.jsonl", "missing.jsonl: no such file"),
+        ("name: b, file: corpus.jsonl, train_on: [nope]", "no lengths of model 'nope'"),
+        ("name: b, file: corpus.jsonl, test_on: [nope]", "no lengths of model 'nope'"),
+        ("name: b, file: corpus.jsonl, ceiling: [nope]", "no lengths of model 'nope'"),
+        ("name: b, file: corpus.jsonl, variants: [pairwis]", "no variant 'pairwis'; did you mean 'pairwise'"),
+        ("name: b, file: corpus.jsonl, test_share: 0", "test_share: .*greater than 0"),
+        ("name: b, file: corpus.jsonl, limit: 0", "limit: .*greater than or equal to 2"),
+        ("name: b, file: corpus.jsonl, tune_limit: -1", "tune_limit: .*greater than or equal to 2"),
+    ],
+)
+def test_a_data_set_that_cannot_be_had_is_found_before_the_first_training(
+    corpus_file: Path, tmp_path: Path, fields: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.setattr("parsim.predictor.fit.fit", lambda *_, **__: pytest.fail("trained"))
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(f"datasets: [{{name: a, file: corpus.jsonl}}, {{{fields}}}]\n")
+    with pytest.raises(UserError, match=words):
+        run("compare", spec, "--out", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("option", [("--seeds", 2), ("--set", "epochs=1"), ("--limit", 9), ("--model", "m")])
+def test_an_option_that_a_spec_settles_is_refused(tmp_path: Path, option: tuple[str, object]) -> None:
+    spec = tmp_path / "spec.yaml"
+    spec.write_text("datasets: [{name: a, file: not-even-there.jsonl}]")
+    with pytest.raises(UserError, match=f"^{option[0]}: spec.yaml says this itself"):
+        run("compare", spec, *option)
+
+
+def test_the_shipped_spec_is_right() -> None:
+    spec = shipped_spec("public-lengths")
+    assert spec is not None
+    known = {variant.name for variant in read_comparison(spec).variants}
+    assert {"pairwise", "pointwise", "listwise"} < known
 
 
 def test_compare_settles_the_recipe_on_validation_prompts(
