@@ -7,14 +7,16 @@ by default.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import threading
 import time
+from array import array
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from parsim.engine.scoring_cost import MAX_BATCH, MAX_WAIT_S
 from parsim.predictor.recipe import PREDICTOR_VARIABLE
@@ -22,7 +24,10 @@ from parsim.predictor.recipe import PREDICTOR_VARIABLE
 log = logging.getLogger("vllm.parsim")
 
 CACHE_SIZE = 65_536
-"""Scores kept, the least recently used forgotten first."""
+"""Scores kept, the least recently used forgotten first; each under a digest, so that long prompts take no memory."""
+
+Prompt: TypeAlias = "str | array[int]"
+"""A prompt while it waits: text or token ids."""
 
 
 @dataclass
@@ -54,7 +59,8 @@ class BatchScorer:
     """Scores prompts on a worker thread; `submit` and `poll` return at once, from any thread.
 
     What was submitted since the worker's last batch forms the next one, the newest first: under more prompts than
-    it can score, the late answers are those that no longer matter. Scores are cached by prompt.
+    it can score, the late answers are those that no longer matter. Scores are cached by prompt. Nothing grows without
+    bound, whatever the predictor does: prompts are held for `max_wait_s` at most.
     `parsim.engine.scorer.VirtualScorer` is the same in virtual time.
     """
 
@@ -80,9 +86,10 @@ class BatchScorer:
         self._max_batch, self._max_wait_s, self._cache_size = max_batch, max_wait_s, cache_size
         self._lock = threading.Lock()
         self._arrived = threading.Condition(self._lock)
-        self._queue: deque[tuple[str, str | tuple[int, ...], float]] = deque()
+        # request, digest, prompt, submitted at
+        self._queue: deque[tuple[str, bytes, Prompt, float]] = deque()
         self._ready: dict[str, float] = {}
-        self._cache: OrderedDict[str | tuple[int, ...], float] = OrderedDict()
+        self._cache: OrderedDict[bytes, float] = OrderedDict()
         self._closed = False
         self.stats = ScorerStats()
         self._worker = threading.Thread(target=self._work, name="parsim-scorer", daemon=True)
@@ -90,7 +97,8 @@ class BatchScorer:
 
     def submit(self, request_id: str, prompt: str | Sequence[int]) -> None:
         """Ask for the score of a prompt, given as text or as token ids."""
-        key = prompt if isinstance(prompt, str) else tuple(prompt)
+        held = prompt if isinstance(prompt, str) else array("q", prompt)
+        key = _digest(held)
         with self._arrived:
             self.stats.submitted += 1
             if key in self._cache:
@@ -98,7 +106,8 @@ class BatchScorer:
                 self.stats.cached += 1
                 self._ready[request_id] = self._cache[key]
             elif not self._closed:
-                self._queue.append((request_id, key, time.monotonic()))
+                self._drop_expired()
+                self._queue.append((request_id, key, held, time.monotonic()))
                 self._arrived.notify()
 
     def poll(self) -> dict[str, float]:
@@ -126,20 +135,25 @@ class BatchScorer:
             if batch:
                 self._run(batch)
 
-    def _take(self) -> list[tuple[str, str | tuple[int, ...]]]:
+    def _take(self) -> list[tuple[str, bytes, Prompt]]:
         """The next batch, without those that waited too long. Called with the lock held."""
+        self._drop_expired()
+        newest = (self._queue.pop() for _ in range(min(self._max_batch, len(self._queue))))
+        return [(request_id, key, prompt) for request_id, key, prompt, _ in newest]
+
+    def _drop_expired(self) -> None:
+        """Give up the requests that waited too long. Called with the lock held."""
         oldest = time.monotonic() - self._max_wait_s
-        while self._queue and self._queue[0][2] < oldest:
+        while self._queue and self._queue[0][3] < oldest:
             self._queue.popleft()
             self.stats.expired += 1
-        newest = (self._queue.pop() for _ in range(min(self._max_batch, len(self._queue))))
-        return [(request_id, key) for request_id, key, _ in newest]
 
-    def _run(self, batch: list[tuple[str, str | tuple[int, ...]]]) -> None:
-        keys = list(dict.fromkeys(key for _, key in batch))
+    def _run(self, batch: list[tuple[str, bytes, Prompt]]) -> None:
+        prompts = {key: prompt for _, key, prompt in batch}
         wall, cpu = time.perf_counter(), time.thread_time()
         try:
-            scores = dict(zip(keys, map(float, self._score([self._text(key) for key in keys])), strict=True))
+            found = self._score([self._text(prompt) for prompt in prompts.values()])
+            scores = dict(zip(prompts, map(float, found), strict=True))
         except Exception as error:
             scores = {}
             if not self.stats.failures:
@@ -151,7 +165,7 @@ class BatchScorer:
             self.stats.failures += not scores
             self.stats.busy_s += time.perf_counter() - wall
             self.stats.cpu_s += time.thread_time() - cpu
-            for request_id, key in batch:
+            for request_id, key, _ in batch:
                 if key in scores:
                     self.stats.scored += 1
                     self._ready[request_id] = scores[key]
@@ -159,12 +173,21 @@ class BatchScorer:
             while len(self._cache) > self._cache_size:
                 self._cache.popitem(last=False)
 
-    def _text(self, key: str | tuple[int, ...]) -> str:
-        if isinstance(key, str):
-            return key
+    def _text(self, prompt: Prompt) -> str:
+        if isinstance(prompt, str):
+            return prompt
         if self._decode is None:
             raise ValueError("the prompt came as token ids and there is no tokenizer to decode them")
-        return self._decode(key)
+        return self._decode(prompt)
+
+
+def _digest(prompt: Prompt) -> bytes:
+    """16 bytes that stand for a prompt; text and token ids never share them."""
+    if isinstance(prompt, str):
+        return hashlib.blake2b(
+            prompt.encode("utf-8", "surrogatepass"), digest_size=16, person=b"text"
+        ).digest()
+    return hashlib.blake2b(prompt, digest_size=16, person=b"ids").digest()
 
 
 def create(model: str, *, predictor: str | None = None) -> BatchScorer:

@@ -15,7 +15,8 @@ BLOCKING_LIMIT_S = 0.05
 """A scorer works on a thread of its own; a call that holds the scheduler for longer counts as a failure."""
 
 FAILURES_IN_A_ROW = 5
-"""After so many failures in a row the scorer is given up."""
+"""After so many failures in a row the scorer is given up: calls that failed with none between that did something, or
+failed batches and wrong answers with no score between. A poll that finds nothing says nothing."""
 
 
 class Scorer(Protocol):
@@ -38,15 +39,16 @@ class ScoreFeed:
     """Shields a scheduler from its scorer: each failure is counted, the first is logged, none is raised.
 
     Attributes:
-        failures: calls that raised or blocked, batches that failed on the scorer's own thread, and answers that are
-            no finite number.
+        failures: calls that raised, blocked or returned no mapping, batches that failed on the scorer's own thread, and
+            answers that are no finite number.
         given_up: the scorer failed `FAILURES_IN_A_ROW` times in a row and is asked no more.
     """
 
     def __init__(self, scorer: Scorer, log: logging.Logger) -> None:
         self._scorer = scorer
         self._log = log
-        self._in_a_row = 0
+        self._calls_in_a_row = 0
+        self._answers_in_a_row = 0
         self._failed_behind = 0
         self.failures = 0
         self.given_up = False
@@ -62,18 +64,19 @@ class ScoreFeed:
 
     def poll(self) -> dict[str, float]:
         """The finite scores that became ready since the last call."""
-        nothing: Mapping[str, float] = {}
-        scores = self._call(self._scorer.poll, nothing)
-        failed_behind = int(getattr(getattr(self._scorer, "stats", None), "failures", 0))
-        for _ in range(failed_behind - self._failed_behind):
-            self._fail(RuntimeError("a batch failed on its own thread"))
+        nothing: dict[str, Any] = {}
+        scores = self._call(lambda: dict(self._scorer.poll()), nothing)
+        failed_behind = _failures(self._scorer)
+        for _ in range(min(failed_behind - self._failed_behind, FAILURES_IN_A_ROW)):
+            self._fail_to_answer(RuntimeError("a batch failed on its own thread"))
         self._failed_behind = failed_behind
         ready = {}
         for request_id, raw in scores.items():
             score = finite(raw)
             if score is None:
-                self._fail(ValueError(f"score {raw!r} of request {request_id}"))
+                self._fail_to_answer(ValueError(f"score {raw!r} of request {request_id}"))
             else:
+                self._answers_in_a_row = 0
                 ready[request_id] = score
         return ready
 
@@ -82,7 +85,7 @@ class ScoreFeed:
         try:
             self._scorer.close()
         except Exception as error:
-            self._fail(error)
+            self._count(error)
 
     def _call(self, function: Callable[[], T], otherwise: T) -> T:
         if self.given_up:
@@ -91,18 +94,25 @@ class ScoreFeed:
         try:
             result = function()
         except Exception as error:
-            self._fail(error)
+            self._fail_to_run(error)
             return otherwise
         blocked_s = time.perf_counter() - started
         if blocked_s > BLOCKING_LIMIT_S:
-            self._fail(TimeoutError(f"it held the scheduler for {blocked_s:.3f} s"))
-        else:
-            self._in_a_row = 0
+            self._fail_to_run(TimeoutError(f"it held the scheduler for {blocked_s:.3f} s"))
+        elif result:
+            self._calls_in_a_row = 0
         return result
 
-    def _fail(self, error: Exception) -> None:
+    def _fail_to_run(self, error: Exception) -> None:
+        self._calls_in_a_row += 1
+        self._count(error)
+
+    def _fail_to_answer(self, error: Exception) -> None:
+        self._answers_in_a_row += 1
+        self._count(error)
+
+    def _count(self, error: Exception) -> None:
         self.failures += 1
-        self._in_a_row += 1
         if self.failures == 1:
             self._log.warning(
                 "parsim: the scorer failed (%s: %s); such requests rank without a score. Logged once; the "
@@ -110,16 +120,23 @@ class ScoreFeed:
                 type(error).__name__,
                 error,
             )
-        if self._in_a_row >= FAILURES_IN_A_ROW and not self.given_up:
+        in_a_row = max(self._calls_in_a_row, self._answers_in_a_row)
+        if in_a_row >= FAILURES_IN_A_ROW and not self.given_up:
             self.given_up = True
-            self._log.warning("parsim: the scorer failed %d times in a row and is given up.", self._in_a_row)
+            self._log.warning("parsim: the scorer failed %d times in a row and is given up.", in_a_row)
+
+
+def _failures(scorer: Scorer) -> int:
+    """How many batches the scorer says have failed out of sight; 0 where it says nothing of the kind."""
+    failures = getattr(getattr(scorer, "stats", None), "failures", 0)
+    return failures if isinstance(failures, int) else 0
 
 
 def finite(raw: Any) -> float | None:
-    """The number that `raw` stands for (text counts), or None where it is none or not finite."""
+    """The number that `raw` stands for (text counts), or None where it is none or not finite, or too large for one."""
     try:
         value = float(raw)
-    except (TypeError, ValueError):
+    except Exception:  # whatever the type of `raw` raises: a tensor of two numbers has an error of its own
         return None
     return value if math.isfinite(value) else None
 

@@ -159,7 +159,9 @@ class ParsScheduler(Scheduler):
     def _take_scores(self, feed: ScoreFeed) -> None:
         for request_id, score in feed.poll().items():
             entry = self.waiting.entries.get(request_id)
-            if entry is not None:
+            if (
+                entry is not None and entry.score is None
+            ):  # the first answer counts, and only where one was asked for
                 self._counts["scored_late"] += 1
                 self.waiting.ranked.rescore(entry, score)
 

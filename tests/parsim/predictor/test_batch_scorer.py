@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import threading
 import time
+from array import array
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -96,6 +97,37 @@ def test_a_request_that_waited_too_long_is_given_up() -> None:
     score.go.set()
     until(lambda: scorer.stats.expired == 1)
     assert collect(scorer, 1) == {"now": 1.0}
+    scorer.close()
+
+
+def test_a_predictor_that_never_answers_does_not_fill_the_memory() -> None:
+    score = Counting()
+    score.go.clear()
+    scorer = BatchScorer(score, max_wait_s=0.05)
+    scorer.submit("hangs", "x")
+    until(lambda: len(score.batches) == 1)
+    for number in range(100):
+        scorer.submit(f"early {number}", "y" * number)
+    time.sleep(0.1)
+    scorer.submit("late", "z")
+    assert scorer.stats.expired == 100
+    score.go.set()
+    assert set(collect(scorer, 2)) == {"hangs", "late"}
+    scorer.close()
+
+
+def test_the_cache_holds_no_prompts_and_tells_text_from_ids() -> None:
+    scorer = BatchScorer(Counting(), lambda ids: "decoded")
+    ids = list(range(10_000))
+    scorer.submit("ids", ids)
+    collect(scorer, 1)
+    scorer.submit("again", ids)
+    assert scorer.poll() == {"again": 7.0}
+    scorer.submit("others", [*ids, 1])
+    scorer.submit("text", array("q", ids).tobytes().decode("latin-1"))
+    collect(scorer, 2)
+    assert scorer.stats.cached == 1
+    assert sum(map(len, scorer._cache)) == 3 * 16
     scorer.close()
 
 

@@ -103,6 +103,61 @@ def test_batches_that_fail_on_the_scorers_own_thread_are_counted() -> None:
     assert feed.failures == 2
 
 
+def test_failures_between_polls_that_find_nothing_end_in_giving_up() -> None:
+    """The scheduler polls every step, mostly for nothing: that is no success."""
+    stub = Stub()
+    feed = ScoreFeed(stub, LOG)
+    for number in range(FAILURES_IN_A_ROW):
+        assert not feed.given_up
+        stub.error = RuntimeError("no weights")
+        feed.submit(f"r{number}", [1])
+        stub.error = None
+        feed.poll()
+    assert feed.given_up
+
+
+@pytest.mark.parametrize(("answers", "given_up"), [(False, True), (True, False)])
+def test_a_scorer_whose_batches_all_fail_is_given_up(answers: bool, given_up: bool) -> None:
+    """Each request is taken, each batch fails out of sight; a score between shows that it works for others."""
+    stub = Stub()
+    stub.stats = types.SimpleNamespace(failures=0)  # type: ignore[attr-defined]
+    feed = ScoreFeed(stub, LOG)
+    for number in range(2 * FAILURES_IN_A_ROW):
+        feed.submit(f"r{number}", [1])
+        stub.stats.failures += 1  # type: ignore[attr-defined]
+        stub.ready = {"other": 1.0} if answers else {}
+        feed.poll()
+    assert feed.given_up is given_up
+
+
+@pytest.mark.parametrize("answer", [None, 3, [1.0, 2.0], "scores"])
+def test_an_answer_that_is_no_mapping_is_a_failure(answer: Any) -> None:
+    stub = Stub()
+    stub.poll = lambda: answer  # type: ignore[method-assign]
+    feed = ScoreFeed(stub, LOG)
+    assert feed.poll() == {}
+    assert feed.failures == 1
+
+
+def test_statistics_that_are_no_count_are_not_looked_at() -> None:
+    stub = Stub()
+    stub.stats = types.SimpleNamespace(failures="many")  # type: ignore[attr-defined]
+    stub.ready = {"a": 1}
+    assert ScoreFeed(stub, LOG).poll() == {"a": 1.0}
+
+
+class NoScalar:
+    """As a tensor of two numbers."""
+
+    def __float__(self) -> float:
+        raise RuntimeError("cannot be converted to a scalar")
+
+
+@pytest.mark.parametrize("raw", [10**400, -(10**400), NoScalar(), {}, b"x"])
+def test_what_no_float_can_hold_is_no_number(raw: Any) -> None:
+    assert finite(raw) is None
+
+
 def test_finite() -> None:
     assert [finite(raw) for raw in (3, "4.5", None, "x", float("inf"), [1])] == [
         3.0,

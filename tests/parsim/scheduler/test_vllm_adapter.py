@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 import sys
 import time
 import types
@@ -224,6 +225,63 @@ def test_a_late_score_moves_a_waiting_request(late_scorer: LateScorer) -> None:
     assert harness.scheduler.stats()["scored_late"] == 3
     harness.scheduler.shutdown()
     assert late_scorer.closed
+
+
+def test_the_first_answer_counts_and_a_score_of_ones_own_stays(late_scorer: LateScorer) -> None:
+    harness = Harness({"scorer": "late_scorer:create"}, max_num_seqs=1)
+    harness.add("running", 1, output=9)
+    harness.step()
+    harness.add("asked")
+    harness.add("own", 5)
+    late_scorer.ready = {"asked": 8.0, "own": 99.0, "running": 99.0}
+    harness.step()
+    late_scorer.ready = {"asked": 1.0}
+    harness.step()
+    assert harness.waiting() == ["own", "asked"]
+    assert harness.scheduler.stats()["scored_late"] == 1
+    harness.add("at the mean of 1, 5 and 8")
+    late_scorer.ready = {"at the mean of 1, 5 and 8": float("nan")}
+    harness.now_s = 3.0
+    harness.step()
+    assert harness.waiting() == ["at the mean of 1, 5 and 8", "own", "asked"]
+
+
+def test_a_scorer_out_of_its_mind_leaves_nothing_behind(late_scorer: LateScorer) -> None:
+    """Random failures, silence, nonsense and answers for others, while requests are preempted and aborted."""
+    rng = random.Random(3)
+    harness = Harness(
+        {"scorer": "late_scorer:create", "victim": "worst", "starvation_threshold_s": 20},
+        max_num_seqs=6,
+        num_gpu_blocks=14,
+    )
+
+    def poll() -> Any:
+        known = [*late_scorer.asked[-9:], "gone"]
+        answers = [float("nan"), None, "x", 10**400, 1.0, 2.5, [1]]
+        kind = rng.randrange(5)
+        if kind == 0:
+            raise RuntimeError("now and then")
+        return (
+            None if kind == 1 else {rng.choice(known): rng.choice(answers) for _ in range(rng.randrange(4))}
+        )
+
+    late_scorer.poll = poll  # type: ignore[method-assign]
+    for number in range(150):
+        for part in range(rng.randrange(2)):
+            harness.add(f"{number}-{part}", prompt=rng.randrange(1, 20), output=rng.randrange(1, 20))
+        if harness.scheduler.requests and rng.random() < 0.1:
+            harness.abort(rng.choice(list(harness.scheduler.requests)))
+        harness.step()
+        harness.now_s += 0.5
+    while harness.scheduler.requests:
+        harness.step()
+        harness.now_s += 0.5
+    stats = harness.scheduler.stats()
+    assert stats["scorer_given_up"] == 1 and stats["tracked"] == stats["waiting"] == 0
+    assert harness.free_blocks() == 13
+    harness.now_s += 100
+    harness.step()
+    assert harness.scheduler.waiting.ranked.next_due_s() == float("inf")
 
 
 def test_a_failing_scorer_does_not_stop_serving(late_scorer: LateScorer) -> None:
