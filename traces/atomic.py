@@ -11,6 +11,25 @@ from pathlib import Path
 from traces.errors import UserError
 
 
+def check_target(path: str | os.PathLike[str]) -> None:
+    """Make sure that a file can be written at `path`, before the hours of work whose result it takes.
+
+    The parent folder is created.
+
+    Raises:
+        UserError: `path` is a folder, or its parent cannot be written.
+    """
+    target = Path(path)
+    if target.is_dir():
+        raise UserError(f"{target}: is a folder, expected a file name; name a file inside it")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{target}: cannot write there ({error.strerror}); choose another place") from error
+    if not os.access(target.parent, os.W_OK | os.X_OK):
+        raise UserError(f"{target}: cannot write there (no permission); choose another place")
+
+
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path beside `path`; rename it to `path` when the block ends without an error.
@@ -21,10 +40,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         UserError: `path` is a folder, its parent cannot be written, or the disk is full.
     """
     target = Path(path)
-    if target.is_dir():
-        raise UserError(f"{target}: is a folder, expected a file name; name a file inside it")
+    check_target(target)
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{target.stem}-", suffix=target.suffix, dir=target.parent)
     except OSError as error:
         raise UserError(f"{target}: cannot write there ({error.strerror}); choose another place") from error

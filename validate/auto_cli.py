@@ -23,7 +23,7 @@ def auto(
     ] = None,
     requests: Annotated[int, typer.Option(min=20, help="Requests of the trace.")] = 120,
     repeats: Annotated[int, typer.Option(min=1, help="Runs of each policy.")] = 3,
-    seed: Annotated[int, typer.Option(help="Of everything random.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of everything random.")] = 0,
     out: Annotated[
         Path | None, typer.Option(help="Folder for the report; beside choice.json if left out.")
     ] = None,

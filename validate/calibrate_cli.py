@@ -41,7 +41,7 @@ def calibrate(
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="An engine field; repeatable.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the design or the split.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of the design or the split.")] = 0,
     out: Annotated[Path, typer.Option(help="Engine file to write; `--engine` accepts it.")] = Path(
         "engine.yaml"
     ),
@@ -51,9 +51,11 @@ def calibrate(
 
     from parsim.settings_file import setting
     from parsim.simulate_cli import pairs
+    from traces.atomic import check_target
     from validate.calibrate_run import from_engine, from_recording, from_step_log
     from validate.engine_file import write_engine
 
+    check_target(out)
     console = Console(soft_wrap=True)
     settings: dict[str, Any] = {k: setting(v) for k, v in pairs("--set", set_ or []).items()}
     if source is None:

@@ -34,7 +34,9 @@ def end_to_end(
     repeats: Annotated[int, typer.Option(min=1, help="Runs of each policy.")] = 3,
     max_num_seqs: Annotated[int, typer.Option(min=1, help="Requests that the engine runs at once.")] = 16,
     clock: Annotated[str, typer.Option(help="cpu: the engine's CPU time; wall.")] = "cpu",
-    seed: Annotated[int, typer.Option(help="Of sampling, arrivals and calibration.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**32 - 1, help="Of sampling, arrivals and calibration.")
+    ] = 0,
     out: Annotated[
         Path, typer.Option(help="Folder of all stages; an interrupted run in it is continued.")
     ] = Path("reports/end-to-end"),

@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from traces.atomic import replacing
+from traces.atomic import check_target, replacing
 from validate.calibrate import calibrate_engine
 from validate.end_to_end import (
     OBJECTIVES,
@@ -63,6 +63,7 @@ def run_end_to_end(run: EndToEnd) -> PolicyReport:
     from transformers import AutoTokenizer
 
     console = Console(soft_wrap=True)
+    check_target(run.folder / "validation.html")
     require_vllm()
     clock: Any = run.clock
     model = str(prepare_model()) if run.model == "smollm2" else run.model

@@ -44,7 +44,9 @@ def engine(
         list[str] | None,
         typer.Option(metavar="POLICY=TAU", help="Emulate a predictor that the trace has no scores of."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of weights, emulated scores and calibration.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**32 - 1, help="Of weights, emulated scores and calibration.")
+    ] = 0,
     out: Annotated[
         Path | None, typer.Option(help="Folder for the report; reports/engine-MODEL if left out.")
     ] = None,

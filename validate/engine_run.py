@@ -11,7 +11,7 @@ from parsim.scheduler.policy import Policy, parse_policy
 from parsim.settings_file import setting
 from parsim.sweep.spec import DEFAULT_POLICIES
 from traces import Trace, bundled_trace, read_trace
-from traces.atomic import replacing
+from traces.atomic import check_target, replacing
 from traces.errors import UserError
 from validate.clock import ClockName
 from validate.engine import (
@@ -29,7 +29,15 @@ from validate.noise import residuals
 from validate.policy_report import PolicyReport
 from validate.progress import ProgressBar, progress_bar
 from validate.serving import BUSY, TRIES, Served
-from validate.workload import OVERLOAD, at_load, blocks_under_pressure, cut, load_under_pressure, scored
+from validate.workload import (
+    OVERLOAD,
+    at_load,
+    blocks_under_pressure,
+    cut,
+    load_under_pressure,
+    room_of,
+    scored,
+)
 
 
 @dataclass(frozen=True)
@@ -62,13 +70,14 @@ def run_engine(run: EngineRun) -> PolicyReport:
     from rich.console import Console
 
     console = Console(soft_wrap=True)
+    check_target(run.folder / "validation.html")
     require_vllm()
     clocks = _clocks(run.clock)
     policies = [_policy(name) for name in run.policies or DEFAULT_POLICIES]
     whole = bundled_trace() if run.trace == "bundled" else read_trace(run.trace)
     settings = {name: setting(str(value)) for name, value in run.settings.items()}
     settings = (GPU_SETTINGS if on_cuda() else CPU_SETTINGS) | settings
-    room = int(settings["max_model_len"])
+    room = room_of(settings["max_model_len"])
     trace, policies, notes = scored(
         cut(whole, run.requests, room, run.longest_output), policies, run.taus, run.seed
     )

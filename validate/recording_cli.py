@@ -39,7 +39,7 @@ def recording(
         str | None, typer.Option(help="GPU preset, where the recording does not name the card.")
     ] = None,
     model: Annotated[str | None, typer.Option(help="Model preset, likewise.")] = None,
-    seed: Annotated[int, typer.Option(help="Of the split and the bootstrap.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of the split and the bootstrap.")] = 1,
     out: Annotated[
         Path | None, typer.Option(help="Folder for the report; reports/recording-NAME if left out.")
     ] = None,
@@ -51,6 +51,7 @@ def recording(
 
     from parsim.engine import load_engine
     from parsim.simulate_cli import pairs
+    from traces.atomic import check_target
     from validate.comparison import Pair, errors, parts
     from validate.measured import read_measured
     from validate.recording import Calibrated, calibrate, find_card, predict, terms, unfitted
@@ -60,6 +61,8 @@ def recording(
     overrides = _parsed(pairs("--set", set_ or []))
     measured = read_measured(path)
     card = find_card(measured, gpu, model)
+    folder = out or Path("reports") / f"recording-{measured.name}"
+    check_target(folder / "validation.html")
     with console.status("fitting") as status:
 
         def progress(stage: str, objective: float) -> None:
@@ -86,7 +89,6 @@ def recording(
     if calibrated.roofline is not None:
         sheet = predict(measured, calibrated.roofline)
         tables.append(errors([Pair("pointwise", "datasheet preset", [measured.requests], [sheet])], seed))
-    folder = out or Path("reports") / f"recording-{measured.name}"
     pair = Pair("fcfs", "all requests", [measured.requests], [made])
     shares = terms(calibrated)
     page = write_report(

@@ -48,7 +48,9 @@ def server(
         list[str] | None,
         typer.Option(metavar="POLICY=TAU", help="Emulate a predictor that the trace has no scores of."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of emulated scores, cancellations and the split.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**32 - 1, help="Of emulated scores, cancellations and the split.")
+    ] = 0,
     out: Annotated[
         Path | None, typer.Option(help="Folder for the report; reports/server if left out.")
     ] = None,

@@ -13,6 +13,7 @@ from rich.console import Console
 from parsim.scheduler.policy import Policy
 from parsim.settings_file import setting
 from traces import Trace, bundled_trace, read_trace
+from traces.atomic import check_target
 from traces.errors import UserError
 from validate.architectures import architectures, model_folder
 from validate.client import Target, replay
@@ -22,7 +23,7 @@ from validate.policy_report import PolicyReport
 from validate.progress import progress_bar
 from validate.server import PolicyRun, failures, keep, model_of, pair_of
 from validate.server_process import running_server, server_facts
-from validate.workload import at_load, cut, scored
+from validate.workload import at_load, cut, room_of, scored
 
 VOCABULARY = 1000
 """Random prompts are drawn from token ids below it: every model has those."""
@@ -54,6 +55,7 @@ def run_server(run: ServerRun) -> bool:
         UserError: no server answers or comes up, or an option names nothing that is known.
     """
     console = Console(soft_wrap=True)
+    check_target(run.folder / "validation.html")
     if run.url is not None and len(run.policies) > 1:
         raise UserError("--url: one server runs one policy; leave --url out to start a server for each")
     settings = {name: setting(str(value)) for name, value in run.settings.items()}
@@ -61,7 +63,7 @@ def run_server(run: ServerRun) -> bool:
         settings = CPU_SETTINGS | {"num_gpu_blocks": 256} | settings
     whole = bundled_trace() if run.trace == "bundled" else read_trace(run.trace)
     facts = server_facts(run.url) if run.url is not None else {}
-    room = int({**facts, **settings}.get("max_model_len", 8192))
+    room = room_of({**facts, **settings}.get("max_model_len", 8192))
     trace, policies, notes = scored(cut(whole, run.requests, room), run.policies, run.taus, run.seed)
     trace = at_load(trace, run.load)
     runs = [_serve(run, settings, trace, policy, console) for policy in policies]

@@ -22,6 +22,17 @@ Well past saturation: near it a queue's length depends without bound on a few pe
 """
 
 
+def room_of(max_model_len: object) -> int:
+    """Tokens that one request may have.
+
+    Raises:
+        UserError: no whole number above 0.
+    """
+    if not isinstance(max_model_len, int) or max_model_len < 1:
+        raise UserError(f"--set max_model_len={max_model_len}: expected a whole number above 0")
+    return max_model_len
+
+
 def cut(trace: Trace, requests: int, max_model_len: int, longest_output: int | None = None) -> Trace:
     """The first `requests` that fit `max_model_len`, responses cut to `longest_output`, from time zero.
 

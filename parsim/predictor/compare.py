@@ -25,7 +25,7 @@ from parsim.predictor.encoder import MissingEncoder
 from parsim.predictor.recipe import Recipe
 from parsim.predictor.split import Split, split
 from parsim.predictor.table import judge, markdown
-from traces.atomic import replacing
+from traces.atomic import check_target, replacing
 from traces.errors import UserError
 
 Floats = npt.NDArray[np.float64]
@@ -76,7 +76,7 @@ def run_comparison(
     for job in jobs:
         _check_models(job, _variants(comparison, job.spec))
     runs = _Runs(out / "runs", say, progress)
-    runs.folder.mkdir(parents=True, exist_ok=True)
+    check_target(out / "table.md")
     for job in jobs:
         spec = job.spec
         prompts = job.data.take(job.parts.test).prompts
@@ -111,7 +111,10 @@ def run_comparison(
 
 
 def _prepare(spec: DataSet, base: Path, limit: int | None) -> _Job:
-    corpus = read_corpus(base / spec.file)
+    file = base / spec.file
+    if not file.exists():
+        raise UserError(f"{file}: no such file; name the folder of the data with --data")
+    corpus = read_corpus(file)
     if spec.only_dataset is not None:
         frame = corpus.frame.filter(pl.col("dataset") == spec.only_dataset)
         if frame.is_empty():

@@ -24,7 +24,7 @@ def _distinct(values: list[Any]) -> list[Any]:
 
 
 Values = Annotated[list[Any], Field(min_length=1), AfterValidator(_distinct)]
-Seeds = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1), AfterValidator(_distinct)]
+Seeds = Annotated[list[Annotated[int, Field(ge=0, lt=2**32)]], Field(min_length=1), AfterValidator(_distinct)]
 Name = Annotated[str, Field(min_length=1)]
 Limit = Annotated[int, Field(ge=2)]
 

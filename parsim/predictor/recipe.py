@@ -66,7 +66,7 @@ class Recipe(BaseModel):
     precision: Literal["auto", "fp32", "bf16", "fp16"] = Field(
         default="auto", description="auto: bf16 where the device computes in it natively, else fp32"
     )
-    seed: int = 42
+    seed: int = Field(default=42, ge=0, lt=2**32)
 
     @property
     def rate(self) -> float:

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from traces import Trace, UserError, write_trace
-from traces.atomic import replacing
+from traces.atomic import check_target, replacing
 
 FRAME = {
     "request_id": [f"a-long-name-{i * 7919}" for i in range(20_000)],
@@ -63,3 +63,13 @@ def test_a_target_that_became_a_folder_meanwhile_is_told(tmp_path):
     with pytest.raises(UserError, match="cannot be written"), replacing(tmp_path / "x"):
         (tmp_path / "x").mkdir()
     assert [entry.name for entry in tmp_path.iterdir()] == ["x"]
+
+
+def test_a_target_is_checked_before_the_work(tmp_path):
+    check_target(tmp_path / "new" / "x")
+    assert list((tmp_path / "new").iterdir()) == []
+    with pytest.raises(UserError, match="is a folder"):
+        check_target(tmp_path / "new")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="cannot write there"):
+        check_target(tmp_path / "file" / "x")

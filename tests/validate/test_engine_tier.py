@@ -21,7 +21,7 @@ from validate.calibrate import design
 from validate.clock import CpuClock, WallClock
 from validate.engine import GPU_SETTINGS
 from validate.live_engine import engine_arguments
-from validate.workload import blocks_under_pressure, cut, load_under_pressure, scored
+from validate.workload import blocks_under_pressure, cut, load_under_pressure, room_of, scored
 
 ENGINE = load_engine(
     "llama-3.1-8b-a100-80g",
@@ -87,6 +87,12 @@ def test_cut_keeps_what_fits_and_starts_at_zero() -> None:
     assert part.frame["output_tokens"].max() == 60
     with pytest.raises(UserError, match="no request fits"):
         cut(whole, 50, max_model_len=5)
+
+
+@pytest.mark.parametrize("given", ["x", 0, -1, 2.5, None])
+def test_a_model_length_that_is_none_is_named(given: object) -> None:
+    with pytest.raises(UserError, match="--set max_model_len=.*whole number"):
+        room_of(given)
 
 
 def test_load_under_pressure_overloads_the_engine_as_asked() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -360,6 +361,32 @@ def test_a_damaged_bench_result_is_named(tmp_path: Path, field: str, values: obj
     (tmp_path / "b.json").write_text(json.dumps(result | {"start_times": [0, 1]} | {field: values}))
     with pytest.raises(UserError, match=said):
         read_measured(tmp_path / "b.json")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--seed", "-1"], "--seed"),
+        (["--seed", str(2**32)], "--seed"),
+        (["--out", "taken"], "taken.*cannot write there"),
+    ],
+)
+def test_a_wrong_option_is_found_before_the_fit(
+    served: pl.DataFrame,
+    tmp_path: Path,
+    arguments: list[str],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from validate.cli import app
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("validate.recording.calibrate", lambda *_, **__: pytest.fail("fitted"))
+    (tmp_path / "taken").write_text("a file")
+    served.write_parquet(tmp_path / "served.parquet")
+    result = CliRunner().invoke(app, ["recording", "served.parquet", *arguments])
+    assert isinstance(result.exception, UserError) or result.exit_code == 2
+    assert re.search(said, f"{result.output} {result.exception}")
 
 
 def test_too_little_to_fit(served: pl.DataFrame, tmp_path: Path) -> None:

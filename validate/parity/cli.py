@@ -30,7 +30,7 @@ def parity(
         typer.Option(help="Policy; repeatable. With a trace fcfs and pars, else all, if left out."),
     ] = None,
     cases: Annotated[int, typer.Option(min=1, help="Random cases to draw.")] = 1000,
-    seed: Annotated[int, typer.Option(help="Same seed, same cases.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Same seed, same cases.")] = 0,
     requests: Annotated[int, typer.Option(min=1, help="Requests of the trace, from its start.")] = 2000,
     engine: Annotated[
         str, typer.Option(help="Preset MODEL-GPU, or a YAML or JSON file; for a trace.")
