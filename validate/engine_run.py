@@ -70,7 +70,6 @@ def run_engine(run: EngineRun) -> PolicyReport:
     from rich.console import Console
 
     console = Console(soft_wrap=True)
-    check_target(run.folder / "validation.html")
     require_vllm()
     clocks = _clocks(run.clock)
     policies = [_policy(name) for name in run.policies or DEFAULT_POLICIES]
@@ -81,6 +80,7 @@ def run_engine(run: EngineRun) -> PolicyReport:
     trace, policies, notes = scored(
         cut(whole, run.requests, room, run.longest_output), policies, run.taus, run.seed
     )
+    check_target(run.folder / "validation.html")
     with progress_bar(console) as bar:
         machine, load, chosen = _tuned(run, settings, trace, clocks, bar)
         trace = at_load(trace, load)

@@ -55,7 +55,6 @@ def run_server(run: ServerRun) -> bool:
         UserError: no server answers or comes up, or an option names nothing that is known.
     """
     console = Console(soft_wrap=True)
-    check_target(run.folder / "validation.html")
     if run.url is not None and len(run.policies) > 1:
         raise UserError("--url: one server runs one policy; leave --url out to start a server for each")
     settings = {name: setting(str(value)) for name, value in run.settings.items()}
@@ -66,6 +65,7 @@ def run_server(run: ServerRun) -> bool:
     room = room_of({**facts, **settings}.get("max_model_len", 8192))
     trace, policies, notes = scored(cut(whole, run.requests, room), run.policies, run.taus, run.seed)
     trace = at_load(trace, run.load)
+    check_target(run.folder / "validation.html")
     runs = [_serve(run, settings, trace, policy, console) for policy in policies]
     for served in runs:
         counts = ", ".join(f"{n} {status}" for status, n in served.counts.items())

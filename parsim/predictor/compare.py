@@ -203,9 +203,9 @@ class _Runs:
         digest = hashlib.sha256(identity.encode()).hexdigest()[:12]
         stem = self.folder / f"{Path(job.spec.file).stem}-{digest}"
         facts_file, scores_file = stem.with_suffix(".json"), stem.with_suffix(".parquet")
-        if facts_file.exists() and scores_file.exists():
-            facts: dict[str, Any] = json.loads(facts_file.read_text(encoding="utf-8"))
-            return pl.read_parquet(scores_file)["score"].to_numpy(), facts
+        kept = _kept(facts_file, scores_file, len(job.parts.test))
+        if kept is not None:
+            return kept
         self.say(f"{job.spec.name}: {variant.name}, learning rate {recipe.rate:g}, seed {recipe.seed}")
         fitted = fit(
             data,
@@ -231,6 +231,17 @@ class _Runs:
             temporary.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
         self.say(f"  {history.cpu_s:.0f} CPU s, {history.wall_s:.0f} s")
         return fitted.scores, facts
+
+
+def _kept(facts_file: Path, scores_file: Path, prompts: int) -> tuple[Floats, dict[str, Any]] | None:
+    """A run made before; None where there is none, or what is there is damaged: it is then made again."""
+    try:
+        facts: dict[str, Any] = json.loads(facts_file.read_text(encoding="utf-8"))
+        scores = pl.read_parquet(scores_file)["score"].cast(pl.Float64).to_numpy()
+        whole = {"cpu_s", "wall_s", "epochs", "best_epoch"} <= facts.keys() and len(scores) == prompts
+    except (OSError, ValueError, AttributeError, pl.exceptions.PolarsError):
+        return None
+    return (scores, facts) if whole else None
 
 
 def _relabel(job: _Job, models: list[str]) -> Labelled:

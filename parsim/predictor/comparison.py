@@ -89,7 +89,7 @@ class Comparison(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    name: str = Field(default="compare", pattern=r"^[^./\\][^/\\]*$")
+    name: str = Field(default="compare", pattern=r"^[^./][^/]*$")
     seeds: Seeds = Field(default_factory=lambda: [1, 2, 3])
     recipe: Recipe = Recipe()
     tune: Grid = Field(default_factory=dict)

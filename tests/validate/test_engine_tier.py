@@ -91,7 +91,7 @@ def test_cut_keeps_what_fits_and_starts_at_zero() -> None:
 
 @pytest.mark.parametrize("given", ["x", 0, -1, 2.5, None])
 def test_a_model_length_that_is_none_is_named(given: object) -> None:
-    with pytest.raises(UserError, match="--set max_model_len=.*whole number"):
+    with pytest.raises(UserError, match=r"--set max_model_len=.*whole number"):
         room_of(given)
 
 

@@ -126,6 +126,17 @@ datasets:
     assert "| pairwise |" in out and "### made up" in out
     assert len(list((tmp_path / "out" / "runs").glob("*.json"))) == 6
 
+    kept = sorted((tmp_path / "out" / "runs").iterdir())
+    kept[0].write_text("{}" if kept[0].suffix == ".json" else "damaged")
+    kept[3].write_text('{"cut":' if kept[3].suffix == ".json" else "damaged")
+    run("compare", spec, "--out", tmp_path / "out", "-q")  # what is damaged is trained again
+    assert (
+        pl.read_parquet(tmp_path / "out" / "results.parquet")
+        .drop("cpu_s", "wall_s")
+        .equals(table.drop("cpu_s", "wall_s"))
+    )
+    table = pl.read_parquet(tmp_path / "out" / "results.parquet")
+
     def no_training(_: object, __: object, recipe: Recipe, **___: object) -> None:
         assert recipe.encoder == "no-such/encoder", "trained again"
         raise MissingEncoder("not here")
