@@ -21,6 +21,7 @@ import polars as pl
 
 from parsim.emulation import kendall_tau_b
 from parsim.engine.scoring_cost import ScoringCost
+from parsim.predictor.corpus import read_table
 from parsim.predictor.recipe import PREDICTOR_VARIABLE
 from parsim.predictor.split import prompt_keys
 from parsim.scheduler.policy import POLICIES, Policy
@@ -49,9 +50,9 @@ def split_lengths(lengths: Path, tokenizer: Any, folder: Path) -> tuple[Path, Pa
     The training prompts are written as the scorer in the engine will see them: the chat template applied, decoded.
 
     Raises:
-        UserError: too few prompts to train and to serve.
+        UserError: no recording of responses, or too few prompts to train and to serve.
     """
-    frame = pl.read_ndjson(lengths)
+    frame = _recorded(lengths)
     frame = frame.with_columns(pl.Series("key", prompt_keys(frame["prompt"].to_list())))
     held_out = pl.col("key") % 1000 < round(1000 * TEST_SHARE)
     parts = {
@@ -78,6 +79,29 @@ def split_lengths(lengths: Path, tokenizer: Any, folder: Path) -> tuple[Path, Pa
                 "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8"
             )
     return folder / "train.jsonl", folder / "test.jsonl"
+
+
+_RECORDED = {
+    "id": pl.String,
+    "prompt": pl.String,
+    "model": pl.String,
+    "output_tokens": pl.Int64,
+    "censored": pl.Boolean,
+}
+
+
+def _recorded(lengths: Path) -> pl.DataFrame:
+    """The responses that `python -m validate record` wrote."""
+    frame = read_table(lengths)
+    for name, kind in _RECORDED.items():
+        found = frame.schema.get(name)
+        if found != kind or frame[name].null_count():
+            reason = "is missing" if found is None else f"holds {found}" if found != kind else "has gaps"
+            raise UserError(
+                f"{lengths}: column {name!r} {reason}, expected {kind} in every row; make the file with "
+                "python -m validate record"
+            )
+    return frame
 
 
 def train_predictors(train: Path, folder: Path, epochs: int, begin: Callable[[str], None]) -> dict[str, Path]:

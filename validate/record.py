@@ -12,11 +12,14 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from traces.errors import UserError
 from validate.json_lines import json_lines
 from validate.live_engine import start_engine
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 @dataclass(frozen=True)
@@ -64,35 +67,46 @@ def read_prompts(path: Path, limit: int | None = None) -> list[Prompt]:
     """
     import polars as pl
 
+    from parsim.predictor.corpus import read_table
+
     if not path.is_file():
         raise UserError(f"{path}: no such file; give a JSONL, Parquet or text file of prompts")
-    if path.suffix == ".txt":
-        frame = pl.DataFrame({"prompt": path.read_text(encoding="utf-8").splitlines()})
-    elif path.suffix == ".parquet":
-        frame = pl.read_parquet(path)
-    else:
-        frame = pl.DataFrame(list(json_lines(path)), infer_schema_length=None)
+    frame = _lines(path) if path.suffix == ".txt" else read_table(path)
     if "prompt" not in frame.columns:
         raise UserError(f"{path}: no column 'prompt' (found: {', '.join(frame.columns) or 'none'})")
     if "id" not in frame.columns:
         frame = frame.with_row_index("id")
+    nested = next((name for name in ("id", "prompt") if frame.schema[name].is_nested()), None)
+    if nested is not None:
+        raise UserError(f"{path}: {nested} holds {frame.schema[nested]}, expected text")
     frame = frame.select(pl.col("id").cast(pl.String), pl.col("prompt").cast(pl.String)).slice(0, limit)
-    bare = frame.with_row_index("row", offset=1).filter(
-        pl.col("prompt").str.strip_chars().fill_null("") == ""
-    )
+    numbered = frame.with_row_index("row", offset=1)
+    bare = numbered.filter(pl.col("prompt").str.strip_chars().fill_null("") == "")
     if bare.height:
         raise UserError(f"{path}: row {bare['row'][0]}: the prompt is empty; remove the row")
+    nameless = numbered.filter(pl.col("id").is_null())
+    if nameless.height:
+        raise UserError(f"{path}: row {nameless['row'][0]}: has no id; give it one, or leave the column out")
     if frame["id"].is_duplicated().any():
         twice = frame.filter(pl.col("id").is_duplicated())["id"][0]
         raise UserError(f"{path}: id {twice!r} stands on more than one row; ids must be unique")
     return [Prompt(*row) for row in frame.iter_rows()]
 
 
+def _lines(path: Path) -> pl.DataFrame:
+    import polars as pl
+
+    try:
+        return pl.DataFrame({"prompt": path.read_text(encoding="utf-8").splitlines()})
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: is not UTF-8 text; save it as such") from error
+
+
 def resume(out: Path, stamp: dict[str, Any]) -> set[tuple[str, int]]:
     """Which (id, sample) pairs `out` holds already; a last line that was cut off is removed.
 
     Raises:
-        UserError: `out` was recorded with another model, temperature or token limit.
+        UserError: `out` was recorded with another model, temperature or token limit, or is no recording.
     """
     if not out.exists():
         return set()
@@ -101,12 +115,15 @@ def resume(out: Path, stamp: dict[str, Any]) -> set[tuple[str, int]]:
     if whole < len(data):
         os.truncate(out, whole)
     done = set()
-    for row in json_lines(out):
+    for number, row in enumerate(json_lines(out), 1):
         other = {name: row.get(name) for name in stamp if row.get(name) != stamp[name]}
         if other:
             name, value = next(iter(other.items()))
             raise UserError(f"{out}: recorded with {name}={value}, now {stamp[name]}; name another OUT")
-        done.add((row["id"], row["sample"]))
+        prompt, sample = row.get("id"), row.get("sample")
+        if not isinstance(prompt, str) or not isinstance(sample, int):
+            raise UserError(f"{out}: row {number}: has no id and sample of a response; name another OUT")
+        done.add((prompt, sample))
     return done
 
 

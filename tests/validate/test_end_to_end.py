@@ -78,6 +78,24 @@ def test_split_keeps_prompts_apart_and_shows_training_what_the_scorer_sees(
     )
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"prompt": None}, "'prompt' holds Null, expected String"),
+        ({"output_tokens": "x"}, "'output_tokens' holds String, expected Int64"),
+        ({"output_tokens": [1]}, r"'output_tokens' holds List\(Int64\)"),
+    ],
+)
+def test_what_is_no_recording_of_responses_is_named(tmp_path: Path, change: dict, said: str) -> None:
+    row = {"id": "a", "prompt": "p", "model": "m", "output_tokens": 3, "censored": False}
+    file = tmp_path / "lengths.jsonl"
+    file.write_text(json.dumps(row | change) + "\n")
+    with pytest.raises(UserError, match=said):
+        split_lengths(file, Words(), tmp_path)
+    with pytest.raises(UserError, match="no such file"):
+        split_lengths(tmp_path / "none.jsonl", Words(), tmp_path)
+
+
 def test_too_few_responses_to_split(tmp_path: Path, lengths: Path) -> None:
     few = tmp_path / "few.jsonl"
     few.write_text("\n".join(lengths.read_text().splitlines()[:20]) + "\n")

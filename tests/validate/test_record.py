@@ -89,3 +89,26 @@ def test_records_on_the_engine_and_continues(tmp_path: Path, monkeypatch: pytest
     for row in rows:
         assert row["prompt_tokens"] == len(row["prompt"])
         assert row["censored"] == (row["finish_reason"] == "length") == (row["output_tokens"] == 12)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("p.txt", b"\xff\xfe", "is not UTF-8 text"),
+        ("p.parquet", b"PAR1 cut", "p.parquet: "),
+        ("p.jsonl", b"hello", "line 1: not valid JSON"),
+        ("p.jsonl", b'{"prompt": [1]}', r"prompt holds List\(Int64\), expected text"),
+        ("p.jsonl", b'{"prompt": "a", "id": [1]}', "id holds List"),
+        ("p.jsonl", b'{"prompt": "a", "id": "x"}\n{"prompt": "b", "id": null}', "row 2: has no id"),
+    ],
+)
+def test_damaged_prompts_are_named(tmp_path: Path, name: str, content: bytes, said: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UserError, match=said):
+        read_prompts(tmp_path / name)
+
+
+@pytest.mark.parametrize("row", [{}, {"id": "a"}, {"id": "a", "sample": [1]}, {"id": 3, "sample": 0}])
+def test_resume_refuses_what_is_no_recording(tmp_path: Path, row: dict) -> None:
+    with pytest.raises(UserError, match="row 1: has no id and sample"):
+        resume(_lines(tmp_path / "o.jsonl", [{"model": "m", **row}]), {"model": "m"})
