@@ -144,12 +144,13 @@ def _scoring(outcome: pl.DataFrame, scorer: VirtualScorer[EngineRequest]) -> dic
     delay_s, late_share, never_share, end_s = scored.select(
         delay, late, never, pl.col("finish_s").max().alias("end")
     ).row(0)
+    overhang_s = max(scorer.next_s - end_s, 0.0) if end_s and scorer.next_s != math.inf else 0.0
     return {
         "mean_scoring_delay_s": delay_s or 0.0,
         "admitted_unscored": late_share or 0.0,
         "never_scored": never_share or 0.0,
         "scoring_s_per_request": scorer.busy_s / max(scored.height, 1),
-        "scorer_core_share": scorer.busy_s / end_s if end_s else 0.0,
+        "scorer_core_share": (scorer.busy_s - overhang_s) / end_s if end_s else 0.0,
     }
 
 

@@ -80,6 +80,7 @@ def run_sweep(
         "violated": list(decision.violated),
     }
     facts["scoring_cost"] = scoring.provenance if scoring else None
+    facts["scoring_shares_core"] = scoring is not None and scoring.shares_core
     facts["bound"] = bounds(workload, grid, loads)
     results.write(folder)
     write_choice(folder, decision, grid, workload, results.results, focus, seeds, facts)

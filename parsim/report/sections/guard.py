@@ -118,10 +118,16 @@ def scoring_words(results: Results) -> str:
     delay_s, late, never, spent_s, core = (mean_of(results, candidate, load, name) for name in SCORING)
     share = spent_s / (mean_of(results, candidate, load, "mean_e2el_ms") / 1e3)
     unanswered = f", {never:.1%} never get a score" if never else ""
+    where = (
+        "on the engine's own core, which stands still meanwhile,"
+        if results.facts["scoring_shares_core"]
+        else "on a core beside the engine"
+    )
     return (
-        "Scoring is charged: a request stands behind those that have a score until the predictor on a core beside the "
-        f"engine has answered (at most {SCORE_WAIT_S:g} s). Under {candidate} that is {delay_s * 1e3:.3g} ms after "
-        f"arrival in the mean; {late:.1%} of the requests find the engine free and are admitted before{unanswered}. It "
-        f"takes {spent_s * 1e3:.3g} ms of that core a request, {share:.2%} of the mean latency (the PARS paper reports "
-        f"0.08% of serving time); the core is {core:.0%} busy. Source: {results.facts['scoring_cost']}."
+        f"Scoring is charged: a request stands behind those that have a score until the predictor {where} has answered "
+        f"(at most {SCORE_WAIT_S:g} s). Under {candidate} that is {delay_s * 1e3:.3g} ms after arrival in the mean; "
+        f"{late:.1%} of the requests are admitted before, since the engine is free or the {SCORE_WAIT_S:g} s are over"
+        f"{unanswered}. It takes {spent_s * 1e3:.3g} ms of that core a request, {share:.2%} of the mean latency (the "
+        f"PARS paper reports 0.08% of serving time); the core is {core:.0%} busy with it. Source: "
+        f"{results.facts['scoring_cost']}."
     )

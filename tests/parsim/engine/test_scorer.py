@@ -229,3 +229,6 @@ def test_requests_that_never_get_a_score_are_told_apart() -> None:
         trace(3), SLOTS, POLICIES["pars"], scoring=ScoringCost(base_s=3600, prompt_s=0, token_s=0)
     )
     assert never.metadata["never_scored"] == 1.0
+    assert never.metadata["scorer_core_share"] == pytest.approx(
+        1.0
+    )  # of the time until the last finish, no more

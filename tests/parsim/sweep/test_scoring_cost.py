@@ -49,6 +49,9 @@ def test_scoring_is_charged_where_there_is_a_predictor(tmp_path: Path) -> None:
     assert "not charged" in scoring_words(free)
     words = scoring_words(dear)
     assert "Scoring is charged" in words and "made up" in words and " ms of that core" in words
+    assert "a core beside the engine" in words
+    file.write_text(json.dumps(DEAR | {"shares_core": True}))
+    assert "the engine's own core" in scoring_words(swept(tmp_path / "sweep", str(file)))
 
 
 def test_a_cost_that_is_not_there_stops_the_sweep_before_it_runs(tmp_path: Path) -> None:
