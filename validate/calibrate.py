@@ -112,8 +112,11 @@ def measure(
     clock: ClockName,
     vocabulary: int,
     advance: Callable[[int], None] = lambda waves: None,
+    temperature: float = 0.0,
 ) -> pl.DataFrame:
     """Run the waves one after the other on an idle engine; every step a row, with `wave` and `measured_ms`.
+
+    `temperature`: of the workload to come; drawing tokens costs time that taking the likeliest does not.
 
     Where other processes disturbed a CPU (`BUSY`), the steps that they hit are left out while enough others remain.
     """
@@ -123,7 +126,7 @@ def measure(
             Job(f"w{number}-{i}", at, random_prompt(f"w{number}-{i}", prompt, vocabulary), output)
             for i, (at, prompt, output) in enumerate(wave)
         ]
-        served = serve(engine, jobs, POLICIES["fcfs"], clock=clock)
+        served = serve(engine, jobs, POLICIES["fcfs"], clock=clock, temperature=temperature)
         frames.append(served.steps.with_columns(pl.lit(number).alias("wave")))
         advance(1)
     column = "cpu_s" if clock == "cpu" else "wall_s"
@@ -208,12 +211,13 @@ def calibrate_engine(
     sample: Sequence[tuple[int, int]] = (),
     advance: Callable[[int, int], None] = lambda done, waves: None,
     seed: int = 0,
+    temperature: float = 0.0,
 ) -> tuple[EngineConfig, Calibration]:
     """Measure and fit the engine at hand; its resolved settings come from itself."""
     facts = resolved_facts(engine)
     waves = design(facts, sample, seed)
-    measure(engine, waves[:WARM_UP], clock, vocabulary)
-    steps = measure(engine, waves, clock, vocabulary, lambda done: advance(done, len(waves)))
+    measure(engine, waves[:WARM_UP], clock, vocabulary, temperature=temperature)
+    steps = measure(engine, waves, clock, vocabulary, lambda done: advance(done, len(waves)), temperature)
     word = "the engine's CPU clock" if clock == "cpu" else "the wall clock"
     calibration = fit_steps(steps, f"fitted to {steps.height} steps of {len(waves)} designed waves on {word}")
     config = EngineConfig.model_validate(

@@ -77,7 +77,9 @@ def run_end_to_end(run: EndToEnd) -> PolicyReport:
         machine, prompts, load = _started(run, model, prompts, bar)
         sample = [(len(ids), length) for ids, length in zip(prompts.token_ids, prompts.recorded, strict=True)]
         config = machine.config[clock]
-        probe = Probe(machine.engine, config, clock, machine.vocabulary, sample, config.max_num_seqs)
+        probe = Probe(
+            machine.engine, config, clock, machine.vocabulary, sample, config.max_num_seqs, run.temperature
+        )
         runs = _serve(run, probe, prompts, predictors, bar)
     pairs = [pair_of(p, runs[p.name], prompts, scored, probe) for p in policies()]
     every = [timed.served for name in runs for timed in runs[name]]
@@ -125,7 +127,14 @@ def _started(run: EndToEnd, model: str, prompts: Prompts, bar: ProgressBar) -> t
     sample = [(len(ids), length) for ids, length in zip(prompts.token_ids, prompts.recorded, strict=True)]
     clock: Any = run.clock
     config, calibration = calibrate_engine(
-        engine, name, clock, 1000, sample, lambda done, waves: bar.within("measuring steps", waves), run.seed
+        engine,
+        name,
+        clock,
+        1000,
+        sample,
+        lambda done, waves: bar.within("measuring steps", waves),
+        run.seed,
+        run.temperature,
     )
     load = load_under_pressure(prompts.trace(prompts.recorded, {}), config)
     return Machine(engine, name, 1000, {clock: config}, {clock: calibration}), prompts.at_load(load), load

@@ -33,6 +33,7 @@ class Probe:
         vocabulary: prompts are drawn from token ids below it.
         sample: (prompt, response) lengths to draw the wave from; none of its requests is one of the workload's.
         requests: in the wave.
+        temperature: of the workload's sampling.
     """
 
     engine: Any
@@ -41,6 +42,7 @@ class Probe:
     vocabulary: int
     sample: Sequence[tuple[int, int]]
     requests: int
+    temperature: float = 0.0
 
     def around(self, run: Callable[[], Served]) -> Timed:
         """Run, with a measurement before and after."""
@@ -53,7 +55,7 @@ class Probe:
         if on_cuda():
             return 1.0
         wave = wave_like_the_trace(self.sample, self.requests, self.config.max_model_len, seed=0)
-        steps = measure(self.engine, [wave], self.clock, self.vocabulary)
+        steps = measure(self.engine, [wave], self.clock, self.vocabulary, temperature=self.temperature)
         return speed(steps, self.config.step_time, self.clock)
 
     def at(self, factor: float) -> EngineConfig:
