@@ -29,10 +29,10 @@ Wave = list[tuple[float, int, int]]
 """Requests as (arrival in s, prompt tokens, response tokens)."""
 
 HELD_OUT_EVERY = 4
-LIKE_THE_TRACE = 4
-LIKE_THE_TRACE_SIZE = 3
+LIKE_THE_TRACE = 2
+LIKE_THE_TRACE_SIZE = 8
 """Waves of so many times as many requests as run at once, drawn from the workload to come and arriving one by one, so
-that they queue: a step costs the more the more requests wait."""
+that they queue as those will: with fewer, the steps of the end, when few are left, would count for too much."""
 
 GAP_S = 0.005
 """Mean gap between their arrivals: short enough to saturate the engine."""
@@ -43,8 +43,9 @@ WARM_UP = 4
 ENOUGH_CALM = 0.3
 """Share of the steps of a calibration that must be undisturbed for the others to be left out."""
 
-_OUTLIER = 4.0
-"""A step that takes so many times what the fit says was interrupted, and is left out of the second fit."""
+
+_OUTLIER = 10.0
+"""A step that takes so many times what the fit says was interrupted."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ def design(config: dict[str, Any], sample: Sequence[tuple[int, int]] = (), seed:
         for context in sizes[::2]
         if count * (context + 12 + config["block_size"]) <= pool
     ]
-    for number in range(LIKE_THE_TRACE if sample else LIKE_THE_TRACE // 2):
+    for number in range(LIKE_THE_TRACE):
         like = sample or [(int(rng.choice(sizes)), int(rng.integers(4, 64))) for _ in range(4 * most)]
         waves.append(
             wave_like_the_trace(like, LIKE_THE_TRACE_SIZE * most, config["max_model_len"], (seed, number))
@@ -191,16 +192,22 @@ def _matrix(steps: pl.DataFrame) -> Array:
 
 
 def _solve(matrix: Array, seconds: Array) -> Array:
-    """Non-negative terms of a least squares weighted by 1 / seconds, without interrupted steps, of the right sum."""
+    """Non-negative terms of a least squares weighted by 1 / expected seconds, of the right sum.
+
+    A slow step weighs no less than others: some are slow of themselves (a kernel is prepared anew for a number of
+    tokens not seen lately), and the model stands for their mean. Only interrupted ones are left out.
+    """
     keep = np.ones(len(seconds), dtype=bool)
+    expected = seconds
     for _ in range(3):
-        weight = 1.0 / np.sqrt(seconds[keep])
+        weight = 1.0 / np.sqrt(expected[keep])
         scaled = matrix[keep] * weight[:, None]
         size = np.maximum(np.abs(scaled).max(axis=0), 1e-12)
-        terms = lsq_linear(scaled / size, np.sqrt(seconds[keep]), bounds=(0, np.inf)).x / size
-        keep = seconds < _OUTLIER * np.maximum(matrix @ terms, 1e-9)
-    terms[0] = max(terms[0], 1e-7)
-    return terms * seconds[keep].sum() / (matrix[keep] @ terms).sum()
+        terms = lsq_linear(scaled / size, seconds[keep] * weight, bounds=(0, np.inf)).x / size
+        terms[0] = max(terms[0], 1e-7)
+        expected = matrix @ terms
+        keep = seconds < _OUTLIER * expected
+    return terms * seconds[keep].sum() / expected[keep].sum()
 
 
 def calibrate_engine(

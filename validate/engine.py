@@ -16,7 +16,7 @@ from parsim.simulation import simulate
 from traces import Trace
 from traces.errors import UserError
 from validate.architectures import architectures, model_folder
-from validate.calibrate import Calibration, calibrate_engine
+from validate.calibrate import LIKE_THE_TRACE_SIZE, Calibration, calibrate_engine
 from validate.clock import ClockName
 from validate.comparison import Pair
 from validate.live_engine import on_cuda, start_engine
@@ -142,7 +142,9 @@ def compare_policies(
     config = machine.config[clock]
     tries = 0
     sample = list(trace.frame.select("prompt_tokens", "output_tokens").iter_rows())
-    probe = Probe(machine.engine, config, clock, machine.vocabulary, sample, 4 * config.max_num_seqs)
+    probe = Probe(
+        machine.engine, config, clock, machine.vocabulary, sample, LIKE_THE_TRACE_SIZE * config.max_num_seqs
+    )
     for repeat in range(repeats):
         turn = repeat % len(policies)
         for policy in [*policies[turn:], *policies[:turn]]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 from parsim.engine import EngineConfig
@@ -34,6 +35,7 @@ class Probe:
         sample: (prompt, response) lengths to draw the wave from; none of its requests is one of the workload's.
         requests: in the wave.
         temperature: of the workload's sampling.
+        seeds: each wave is another one: an engine is faster at what it did before.
     """
 
     engine: Any
@@ -43,6 +45,7 @@ class Probe:
     sample: Sequence[tuple[int, int]]
     requests: int
     temperature: float = 0.0
+    seeds: Iterator[int] = field(default_factory=count)
 
     def around(self, run: Callable[[], Served]) -> Timed:
         """Run, with a measurement before and after."""
@@ -54,7 +57,7 @@ class Probe:
         """Measured over calibrated time of one wave's steps."""
         if on_cuda():
             return 1.0
-        wave = wave_like_the_trace(self.sample, self.requests, self.config.max_model_len, seed=0)
+        wave = wave_like_the_trace(self.sample, self.requests, self.config.max_model_len, next(self.seeds))
         steps = measure(self.engine, [wave], self.clock, self.vocabulary, temperature=self.temperature)
         return speed(steps, self.config.step_time, self.clock)
 
