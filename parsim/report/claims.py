@@ -198,7 +198,7 @@ def _ranking(results: Results) -> list[Claim]:
     return [
         Claim(
             first,
-            f"bundled trace as the first seed draws it, unfiltered held-out prompts: {told_taus}",
+            f"all prompts of the bundled trace, held out, unfiltered: {told_taus}",
             "not on these corpora",
             "reached" if taus["pars"] >= 0.96 else "not reached",
         ),
