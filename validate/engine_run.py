@@ -154,7 +154,7 @@ def _tuned(
     sample = list(trace.frame.select("prompt_tokens", "output_tokens").iter_rows())
     notes = []
 
-    def start(extra: dict[str, Any], what: str) -> Machine:
+    def start(extra: dict[str, Any], what: str, clocks: list[ClockName]) -> Machine:
         bar.begin(what, 1)
         engine, name, vocabulary = open_engine(run.model, settings | extra, dummy=run.dummy, seed=run.seed)
         return calibrate_machine(
@@ -162,7 +162,8 @@ def _tuned(
         )
 
     roomy = {} if "num_gpu_blocks" in settings else {"num_gpu_blocks": 4096}
-    machine = start(roomy, "starting and calibrating the engine")
+    first = clocks[-1:] if roomy else clocks
+    machine = start(roomy, "starting and calibrating the engine", first)
     config = machine.config[clocks[-1]]
     load = run.load
     if load is None:
@@ -176,9 +177,8 @@ def _tuned(
             f"num_gpu_blocks {blocks} chosen as 60% of what FCFS would hold, so that requests are preempted"
         )
         del machine
-        machine = start(
-            {"num_gpu_blocks": blocks}, "starting and calibrating the engine with a tight KV cache"
-        )
+        what = "starting and calibrating the engine with a tight KV cache"
+        machine = start({"num_gpu_blocks": blocks}, what, clocks)
         if run.load is None:
             load = load_under_pressure(trace, machine.config[clocks[-1]])
     return machine, load, notes

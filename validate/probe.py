@@ -23,9 +23,11 @@ class Timed:
     speed: float
 
 
-@dataclass(frozen=True)
+@dataclass
 class Probe:
     """Measures the machine's speed with one wave of requests on the idle engine. A GPU's is taken to be constant.
+
+    What is measured after a run is what was before the next: runs follow one another at once.
 
     Attributes:
         engine: vLLM's `LLMEngine`.
@@ -46,12 +48,14 @@ class Probe:
     requests: int
     temperature: float = 0.0
     seeds: Iterator[int] = field(default_factory=count)
+    _last: float | None = None
 
     def around(self, run: Callable[[], Served]) -> Timed:
         """Run, with a measurement before and after."""
-        before = self.speed()
+        before = self.speed() if self._last is None else self._last
         served = run()
-        return Timed(served, (before + self.speed()) / 2)
+        self._last = self.speed()
+        return Timed(served, (before + self._last) / 2)
 
     def speed(self) -> float:
         """Measured over calibrated time of one wave's steps."""
