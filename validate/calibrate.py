@@ -194,8 +194,8 @@ def _matrix(steps: pl.DataFrame) -> Array:
 def _solve(matrix: Array, seconds: Array) -> Array:
     """Non-negative terms of a least squares weighted by 1 / expected seconds, of the right sum.
 
-    A slow step weighs no less than others: some are slow of themselves (a kernel is prepared anew for a number of
-    tokens not seen lately), and the model stands for their mean. Only interrupted ones are left out.
+    A slow step weighs no less than others: steps with prefill are slow now and then in every run, and the model stands
+    for their mean. Only interrupted ones are left out.
     """
     keep = np.ones(len(seconds), dtype=bool)
     expected = seconds

@@ -37,7 +37,7 @@ class Probe:
         sample: (prompt, response) lengths to draw the wave from; none of its requests is one of the workload's.
         requests: in the wave.
         temperature: of the workload's sampling.
-        seeds: each wave is another one: an engine is faster at what it did before.
+        seeds: each wave is another one, as the runs are.
     """
 
     engine: Any

@@ -142,9 +142,9 @@ class ParsScheduler(Scheduler):
     def _score_of(self, request: Request) -> tuple[float | None, bool]:
         """The score that the request carries; one that carries none is put to the scorer, and may still get one."""
         self._counts["requests"] += 1
-        awaits_score = False
         if self._prompt_length_is_score:
-            return float(request.num_prompt_tokens), awaits_score
+            return float(request.num_prompt_tokens), False
+        awaits_score = False
         if self._settings.score_source == "priority":
             score = finite(request.priority)
         else:
@@ -161,7 +161,7 @@ class ParsScheduler(Scheduler):
             entry = self.waiting.entries.get(request_id)
             if (
                 entry is not None and entry.score is None
-            ):  # the first answer counts, and only where one was asked for
+            ):  # only the first answer, and only where one is missing
                 self._counts["scored_late"] += 1
                 self.waiting.ranked.rescore(entry, score)
 
