@@ -1,12 +1,14 @@
 """Measure the step times of the engine at hand and fit the five numbers of `StepTime` to them.
 
-A designed set of waves covers prefill sizes, numbers of decoding sequences, contexts, and mixtures of them. Every
-fourth wave is held out. The fit is a bounded least squares, each squared error divided by the step's time; it is
-scaled at the end so that the sum of all fitted steps is right, since a simulated run adds steps up.
+A designed set of waves covers prefill sizes, numbers of decoding sequences, contexts, and mixtures of them. Sizes
+differ from step to step, as a trace's do: one that came lately is quicker. Every fourth wave is held out. The fit is a
+bounded least squares, each squared error divided by the step's time; it is scaled at the end so that the sum of all
+fitted steps is right, since a simulated run adds steps up.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +41,9 @@ GAP_S = 0.005
 
 WARM_UP = 4
 """Waves that are run once unmeasured: the first steps of a process are slow."""
+
+WARM_UP_S = 10.0
+"""Longest time for the first steps of every size, in s: a model that needs longer computes longer than it prepares."""
 
 ENOUGH_CALM = 0.3
 """Share of the steps of a calibration that must be undisturbed for the others to be left out."""
@@ -80,7 +85,7 @@ def design(config: dict[str, Any], sample: Sequence[tuple[int, int]] = (), seed:
     counts = [n for n in (1, 2, 4, 8, 16, 32, 64, 128, 256) if n < most] + [most]
     waves: list[Wave] = [[(0.0, size, 3)] for size in sizes]
     waves += [
-        [(0.0, context, 12)] * count
+        [(0.0, int(rng.integers(max(1, 3 * context // 4), context + 1)), 12) for _ in range(count)]
         for count in counts
         for context in sizes[::2]
         if count * (context + 12 + config["block_size"]) <= pool
@@ -223,6 +228,8 @@ def calibrate_engine(
     """Measure and fit the engine at hand; its resolved settings come from itself."""
     facts = resolved_facts(engine)
     waves = design(facts, sample, seed)
+    if not on_cuda():
+        _every_size_once(engine, facts, vocabulary)
     measure(engine, waves[:WARM_UP], clock, vocabulary, temperature=temperature)
     steps = measure(engine, waves, clock, vocabulary, lambda done: advance(done, len(waves)), temperature)
     word = "the engine's CPU clock" if clock == "cpu" else "the wall clock"
@@ -236,6 +243,22 @@ def calibrate_engine(
         }
     )
     return config, calibration
+
+
+def _every_size_once(engine: Any, facts: dict[str, Any], vocabulary: int) -> None:
+    """A step of every number of tokens: a CPU prepares kernels for each when it first comes, which takes longer than a
+    small model's step."""
+    pool = (facts["num_gpu_blocks"] - 2) * facts["block_size"]
+    sizes = range(1, min(facts["max_num_batched_tokens"], facts["max_model_len"] - 1, pool) + 1)
+    end = time.monotonic() + WARM_UP_S
+    for size in sizes:
+        if time.monotonic() > end:
+            break
+        serve(
+            engine,
+            [Job(f"size-{size}", 0.0, random_prompt(f"size-{size}", size, vocabulary), 1)],
+            POLICIES["fcfs"],
+        )
 
 
 def read_step_log(path: Path) -> pl.DataFrame:

@@ -4,47 +4,41 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Literal, Protocol
+from contextlib import contextmanager
+from typing import Literal
 
 ClockName = Literal["wall", "cpu"]
 
 
-class Clock(Protocol):
-    """Seconds since the replay began."""
-
-    name: ClockName
-
-    def now(self) -> float:
-        """Seconds since the start."""
-
-    def wait_until(self, time_s: float) -> None:
-        """Return at `time_s` (at once if it has passed): nothing is to be done before."""
-
-    def outside(self) -> AbstractContextManager[None]:
-        """Work that is not the engine's: handing requests over, which a server does in another process."""
-
-
 class WallClock:
-    """Time as everybody's; waiting sleeps."""
+    """Seconds since the replay began, as everybody's, but for the work `outside` the engine."""
 
     name: ClockName = "wall"
 
     def __init__(self) -> None:
-        self._start = time.perf_counter()
+        self._start = self._read()
 
     def now(self) -> float:
-        return time.perf_counter() - self._start
+        """Seconds since the start."""
+        return self._read() - self._start
 
     def wait_until(self, time_s: float) -> None:
+        """Return at `time_s` (at once if it has passed): nothing is to be done before."""
         time.sleep(max(0.0, time_s - self.now()))
 
-    def outside(self) -> AbstractContextManager[None]:
-        return nullcontext()
+    @contextmanager
+    def outside(self) -> Iterator[None]:
+        """Work during which this clock stands still: handing requests over, which a server does in another process."""
+        before = self._read()
+        yield
+        self._start += self._read() - before
+
+    def _read(self) -> float:
+        return time.perf_counter()
 
 
-class CpuClock:
-    """CPU time of this process, with idle time jumped over and the work `outside` the engine left out.
+class CpuClock(WallClock):
+    """CPU time of this process; idle time is jumped over.
 
     Other processes that take turns on the same cores do not advance it, so that policies can be compared on a noisy
     machine. It is right only where the engine computes on the CPU in this process, on one thread.
@@ -52,23 +46,13 @@ class CpuClock:
 
     name: ClockName = "cpu"
 
-    def __init__(self) -> None:
-        self._start = time.process_time()
-        self._jumped = 0.0
-
-    def now(self) -> float:
-        return time.process_time() - self._start + self._jumped
-
     def wait_until(self, time_s: float) -> None:
-        self._jumped += max(0.0, time_s - self.now())
+        self._start -= max(0.0, time_s - self.now())
 
-    @contextmanager
-    def outside(self) -> Iterator[None]:
-        before = time.process_time()
-        yield
-        self._jumped -= time.process_time() - before
+    def _read(self) -> float:
+        return time.process_time()
 
 
-def make_clock(name: ClockName) -> Clock:
+def make_clock(name: ClockName) -> WallClock:
     """A clock that starts now."""
     return WallClock() if name == "wall" else CpuClock()

@@ -20,7 +20,7 @@ from validate.calibrate import LIKE_THE_TRACE_SIZE, Calibration, calibrate_engin
 from validate.clock import ClockName
 from validate.comparison import Pair
 from validate.live_engine import on_cuda, start_engine
-from validate.noise import Noise, check_noise, disturbance, speed
+from validate.noise import Noise, check_noise, speed
 from validate.probe import Probe, Timed
 from validate.serving import BUSY, TRIES, Job, Served, random_prompt, serve, undisturbed
 
@@ -158,7 +158,7 @@ def compare_policies(
 
             timed, tried = undisturbed(
                 lambda run=run: probe.around(run),  # type: ignore[misc]
-                lambda timed: disturbance(timed.served, config.step_time, clock),
+                lambda timed: timed.disturbance,
                 1 if on_cuda() else TRIES,
             )
             tries += tried
@@ -179,10 +179,9 @@ def compare_policies(
 
 @dataclass(frozen=True)
 class _Made:
-    """One run, how disturbed it was, and what the model says of it: at the speed around it, and at the run's own."""
+    """One run and what the model says of it: at the speed around it, and at the run's own."""
 
-    served: Served
-    disturbance: float
+    timed: Timed
     model: pl.DataFrame
     steady: pl.DataFrame
 
@@ -190,8 +189,7 @@ class _Made:
 def _made(timed: Timed, trace: Trace, probe: Probe, policy: Policy) -> _Made:
     served, step_time = timed.served, probe.config.step_time
     return _Made(
-        served,
-        disturbance(served, step_time, probe.clock),
+        timed,
         modelled(trace, probe.at(timed.speed), policy),
         modelled(trace, probe.at(speed(served.steps, step_time, probe.clock)), policy),
     )
@@ -199,8 +197,8 @@ def _made(timed: Timed, trace: Trace, probe: Probe, policy: Policy) -> _Made:
 
 def _pairs(policy: Policy, made: Sequence[_Made]) -> tuple[Pair, Pair]:
     """The repeats of one policy, without those that other processes disturbed where others were left alone."""
-    calm = [run for run in made if on_cuda() or run.disturbance <= BUSY - 1] or made
-    real = [run.served.requests for run in calm]
+    calm = [run for run in made if on_cuda() or run.timed.disturbance <= BUSY - 1] or made
+    real = [run.timed.served.requests for run in calm]
     return (
         Pair(policy.name, policy.label, real, [run.model for run in calm]),
         Pair(policy.name, policy.label, real, [run.steady for run in calm]),

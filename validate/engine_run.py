@@ -122,10 +122,11 @@ def add_outcome(report: PolicyReport, machine: Machine, outcome: Outcome) -> Non
         [
             *outcome.noise.notes,
             "On a CPU the calibrated model is taken at the machine's speed around each run, measured with a wave of "
-            "other requests before and after it.",
+            "other requests before and after it. Both clocks stand still while requests are handed over: a server does "
+            "that in another process.",
             f"{len(outcome.runs)} runs kept of {outcome.tries} made: one whose steps took over {BUSY:g} times their "
-            f"CPU time on the wall clock, or whose speed changed as much midway, is made again, at most {TRIES} times, "
-            "and left out in the end where other repeats of its policy were undisturbed",
+            f"CPU time on the wall clock, or around which the speed changed as much, is made again, at most {TRIES} "
+            "times, and left out in the end where other repeats of its policy were undisturbed",
         ],
         residuals(outcome.runs, calibration.step_time, outcome.clock),
         f"The step-time model was {calibration.step_time.provenance}; on held-out steps its median error is "

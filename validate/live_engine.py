@@ -41,6 +41,8 @@ def require_vllm() -> None:
         "HF_HUB_OFFLINE": "1",
         "TOKENIZERS_PARALLELISM": "false",
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        # oneDNN prepares kernels for every number of tokens in a step; by default it forgets them after some 200 others
+        "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "65536",
     }.items():
         os.environ.setdefault(name, value)
     logging.getLogger("vllm").setLevel(logging.ERROR)

@@ -76,15 +76,6 @@ def speed(steps: pl.DataFrame, step_time: StepTime, clock: ClockName) -> float:
     return float(measured.sum() / step_time.seconds(*totals).sum())  # type: ignore[arg-type, attr-defined]
 
 
-def disturbance(served: Served, step_time: StepTime, clock: ClockName) -> float:
-    """The larger of: wall time of the steps over their CPU time; change of speed from a run's first to second half."""
-    half = served.steps.height // 2
-    if half < 50:
-        return served.stretch - 1
-    first, second = (speed(part, step_time, clock) for part in (served.steps[:half], served.steps[half:]))
-    return max(served.stretch - 1, abs(second / first - 1))
-
-
 def at_speed(step_time: StepTime, factor: float) -> StepTime:
     """The same machine when every step takes `factor` times as long."""
     terms = {name: getattr(step_time, name) * factor for name in TERMS}

@@ -17,10 +17,26 @@ from validate.serving import Served
 
 @dataclass(frozen=True)
 class Timed:
-    """A run and how much longer steps took around it than calibrated (1.1 = 10% longer)."""
+    """A run and how much longer steps took around it than calibrated (1.1 = 10% longer).
+
+    Attributes:
+        served: the run.
+        before, after: measured over calibrated step time then.
+    """
 
     served: Served
-    speed: float
+    before: float
+    after: float
+
+    @property
+    def speed(self) -> float:
+        """The mean of before and after."""
+        return (self.before + self.after) / 2
+
+    @property
+    def disturbance(self) -> float:
+        """The larger of: wall time of the steps over their CPU time, minus 1; change of speed from before to after."""
+        return max(self.served.stretch - 1, abs(self.after / self.before - 1))
 
 
 @dataclass
@@ -55,7 +71,7 @@ class Probe:
         before = self.speed() if self._last is None else self._last
         served = run()
         self._last = self.speed()
-        return Timed(served, (before + self._last) / 2)
+        return Timed(served, before, self._last)
 
     def speed(self) -> float:
         """Measured over calibrated time of one wave's steps."""

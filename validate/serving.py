@@ -22,7 +22,7 @@ R = TypeVar("R")
 
 BUSY = 1.10
 """Wall time of steps above this many times their CPU time: other processes took turns on the core. A machine whose
-speed changes by as much within a run spoils that run too."""
+speed changes by as much from before a run to after it spoils that run too."""
 
 TRIES = 4
 """Times that a run which other processes disturbed is made, at most."""

@@ -75,6 +75,9 @@ def test_design_fits_the_pool_and_the_context() -> None:
     assert {len(wave) for wave in at_once} >= {2, 4, 8}
     for wave in at_once:
         assert sum(-(-(p + o) // 32) for _, p, o in wave) <= 59
+    # a step's kernels are quick where the last steps had the same size, which a trace's have not
+    prompts = [prompt for wave in at_once if len(wave) > 4 for _, prompt, _ in wave]
+    assert len(set(prompts)) > len(prompts) / 2
 
 
 def test_step_log_of_a_simulation_and_engine_file_round_trip(tmp_path: Path) -> None:

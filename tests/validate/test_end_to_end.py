@@ -135,7 +135,7 @@ def test_the_model_is_given_lengths_speed_and_scoring_cost_of_each_run(prompts: 
     def model(speed: float, base_s: float) -> pl.DataFrame:
         cost = ScoringCost(base_s=base_s, prompt_s=0, token_s=0, shares_core=True)
         scored = Scored({"pars": [float(i) for i in range(12)]}, {"pars": 0.0}, cost)
-        return pair_of(POLICIES["pars"], [Timed(run, speed)], prompts, scored, probe).model[0]
+        return pair_of(POLICIES["pars"], [Timed(run, speed, speed)], prompts, scored, probe).model[0]
 
     plain, slower, dearer = model(1.0, 0.0), model(1.5, 0.0), model(1.0, 0.5)
     assert plain["output_tokens"].to_list() == generated

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -21,6 +22,8 @@ from validate.calibrate import design
 from validate.clock import CpuClock, WallClock
 from validate.engine import GPU_SETTINGS
 from validate.live_engine import engine_arguments
+from validate.probe import Timed
+from validate.serving import Served, undisturbed
 from validate.workload import blocks_under_pressure, cut, load_under_pressure, room_of, scored
 
 ENGINE = load_engine(
@@ -76,6 +79,24 @@ def test_clocks() -> None:
     wall = WallClock()
     wall.wait_until(0.02)
     assert wall.now() >= 0.02
+    before = wall.now()
+    with wall.outside():
+        time.sleep(0.5)
+    assert wall.now() - before < 0.4
+
+
+def test_a_run_is_disturbed_by_turns_on_the_core_or_by_another_speed_after_it() -> None:
+    def timed(wall_s: float, before: float, after: float) -> Timed:
+        nothing = pl.DataFrame()
+        return Timed(Served(nothing, nothing, "cpu", (0.0, 0.0), wall_s, 1.0, {}), before, after)
+
+    assert timed(1.02, 1.2, 1.2).disturbance == pytest.approx(0.02)
+    assert timed(1.0, 1.2, 1.5).disturbance == pytest.approx(0.25)
+    assert timed(1.0, 1.2, 1.5).speed == pytest.approx(1.35)
+    runs = iter([timed(1.0, 1.0, 1.5), timed(1.0, 1.5, 1.8), timed(1.3, 1.8, 1.8), timed(1.12, 1.8, 1.8)])
+    best, made = undisturbed(lambda: next(runs), lambda run: run.disturbance)
+    assert made == 4
+    assert best.served.wall_s == 1.12
 
 
 def test_cut_keeps_what_fits_and_starts_at_zero() -> None:
