@@ -175,7 +175,8 @@ def _tuned(
     if roomy:
         blocks = blocks_under_pressure(trace, config, load)
         notes.append(
-            f"num_gpu_blocks {blocks} chosen as 60% of what FCFS would hold, so that requests are preempted"
+            f"num_gpu_blocks {blocks} chosen as 60% of what FCFS would hold, so that requests are preempted, "
+            "but no less than one request of max_model_len needs"
         )
         del machine
         what = "starting and calibrating the engine with a tight KV cache"

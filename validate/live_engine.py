@@ -56,7 +56,17 @@ def on_cuda() -> bool:
 
 
 def engine_arguments(settings: Mapping[str, Any], *, cuda: bool, dummy: bool) -> dict[str, Any]:
-    """vLLM's `EngineArgs` for these settings on a CUDA device or a CPU."""
+    """vLLM's `EngineArgs` for these settings on a CUDA device or a CPU.
+
+    Raises:
+        UserError: the blocks do not hold one request of `max_model_len`.
+    """
+    blocks, size, longest = (settings.get(name) for name in ("num_gpu_blocks", "block_size", "max_model_len"))
+    if blocks and size and longest and (blocks - 1) * size < longest:
+        raise UserError(
+            f"num_gpu_blocks {blocks}: without vLLM's null block they hold {(blocks - 1) * size} tokens, a request of "
+            f"max_model_len {longest} needs {-(-longest // size) + 1} blocks; raise the one or lower the other"
+        )
     arguments = {name: settings[name] for name in _FIELDS if settings.get(name) is not None}
     if settings.get("num_gpu_blocks"):
         arguments["num_gpu_blocks_override"] = settings["num_gpu_blocks"]

@@ -98,9 +98,11 @@ def load_under_pressure(trace: Trace, engine: EngineConfig, overload: float = OV
 
 
 def blocks_under_pressure(trace: Trace, engine: EngineConfig, load: float, share: float = 0.6) -> int:
-    """`num_gpu_blocks` that is `share` of what FCFS would hold at most, so that memory runs short; one request fits."""
-    blocks = -(-(trace.frame["prompt_tokens"] + trace.frame["output_tokens"]).to_numpy() // engine.block_size)
+    """`num_gpu_blocks` that is `share` of what FCFS would hold at most, so that memory runs short.
+
+    A request of `max_model_len` fits beside vLLM's null block: without that room vLLM does not start.
+    """
     run = simulate(trace, engine, POLICIES["fcfs"], load=load, steps="log")
     assert run.steps is not None
     held = engine.usable_blocks - int(run.steps["free_blocks"].to_numpy().min())
-    return max(int(held * share), int(blocks.max())) + 2
+    return max(int(held * share) + 2, -(-engine.max_model_len // engine.block_size) + 1)

@@ -28,7 +28,13 @@ from validate.workload import blocks_under_pressure, cut, load_under_pressure, r
 
 ENGINE = load_engine(
     "llama-3.1-8b-a100-80g",
-    {"max_num_seqs": 8, "num_gpu_blocks": 400, "async_scheduling": False, "step_time.base_s": 0.01},
+    {
+        "max_num_seqs": 8,
+        "num_gpu_blocks": 400,
+        "max_model_len": 512,
+        "async_scheduling": False,
+        "step_time.base_s": 0.01,
+    },
 )
 
 
@@ -133,6 +139,9 @@ def test_blocks_under_pressure_preempt_but_serve_all() -> None:
     ).requests
     assert tight["preemptions"].sum() > 0
     assert tight["finish_s"].null_count() == 0
+    few = cut(work, 2, ENGINE.max_model_len)
+    blocks = blocks_under_pressure(few, ENGINE, load)
+    assert blocks == -(-ENGINE.max_model_len // ENGINE.block_size) + 1  # vLLM starts with no less
 
 
 def test_missing_scores_are_emulated_and_said_so() -> None:
@@ -187,6 +196,9 @@ def test_engine_arguments_for_a_gpu_and_a_cpu() -> None:
     assert cpu["enforce_eager"] is True
     assert cpu["kv_cache_memory_bytes"] > 0
     assert "load_format" not in cpu
+    engine_arguments(GPU_SETTINGS | {"num_gpu_blocks": 257}, cuda=False, dummy=False)
+    with pytest.raises(UserError, match=r"num_gpu_blocks 256: .* max_model_len 4096 needs 257 blocks"):
+        engine_arguments(GPU_SETTINGS | {"num_gpu_blocks": 256}, cuda=False, dummy=False)
     waves = design(GPU_SETTINGS | {"num_gpu_blocks": 1200}, [(170, 230), (400, 900)])
     # a step of Llama-3.1-8B takes some 10 ms on an 80 GB card: the longest wave ends within seconds
     assert sum(max(output for _, _, output in wave) for wave in waves) * 0.01 < 60
