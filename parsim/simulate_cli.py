@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -111,10 +112,7 @@ def simulate_command(
     cost = read_cost(scoring_cost)
     chosen = chosen_policy(policy, starvation_threshold_s, victim)
     config = load_engine(engine, pairs("--set", set_ or []))
-    taus = {name: _tau(name, value) for name, value in pairs("--emulate", emulate or []).items()}
-    idle = [name for name in taus if name != chosen.name]
-    if idle:
-        raise UserError(f"--emulate {idle[0]}: this run is under {chosen.name}; write --policy {idle[0]}")
+    taus = emulated_taus(emulate or [], [chosen.name])
     if trace == "bundled" and format_ is not None:
         raise UserError("--format: the bundled trace has a format of its own; leave it out")
     workload = bundled_trace() if trace == "bundled" else read_trace(trace, format=format_)
@@ -210,6 +208,21 @@ def pairs(option: str, items: list[str]) -> dict[str, str]:
             raise UserError(f"{option} {key}: given twice")
         found[key.strip()] = value.strip()
     return found
+
+
+def emulated_taus(items: list[str], policies: Sequence[str]) -> dict[str, float]:
+    """Kendall's tau-b by policy, from `POLICY=TAU` items; `policies` are those of the run.
+
+    Raises:
+        UserError: an unknown policy, one that is not run, or a tau out of range.
+    """
+    taus = {name: _tau(name, value) for name, value in pairs("--emulate", items).items()}
+    idle = [name for name in taus if name not in policies]
+    if idle:
+        raise UserError(
+            f"--emulate {idle[0]}: this run is under {', '.join(policies)}; write --policy {idle[0]}"
+        )
+    return taus
 
 
 def slo_limits(items: list[str]) -> dict[str, float]:

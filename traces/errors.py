@@ -20,7 +20,7 @@ def run_cli(app: typer.Typer) -> NoReturn:
     An interrupt (Ctrl-C) exits with 130: what was written by then is kept.
     """
     try:
-        app()
+        _exit_of(app)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
@@ -34,3 +34,14 @@ def run_cli(app: typer.Typer) -> NoReturn:
         print(f"error: {error.filename or 'output'}: {error.strerror or error}", file=sys.stderr)
         sys.exit(2)
     sys.exit(0)
+
+
+def _exit_of(app: typer.Typer) -> None:
+    """Run it; the exit that Typer makes of Ctrl-C is an interrupt again. A command that said so itself just ends."""
+    try:
+        app()
+    except SystemExit as leaving:
+        cause = leaving.__context__.__cause__ if leaving.__context__ else None
+        if isinstance(cause, KeyboardInterrupt):
+            raise KeyboardInterrupt from None
+        raise

@@ -6,11 +6,24 @@ from pathlib import Path
 
 import polars as pl
 
-from traces.atomic import replacing
+from traces.atomic import check_target, replacing
 from traces.errors import UserError
 from traces.trace import Trace
 
 ENDINGS = (".parquet", ".csv", ".jsonl")
+
+
+def check_trace_target(path: Path) -> None:
+    """Make sure that a trace can be written at `path`, before the work whose result it takes.
+
+    Raises:
+        UserError: another ending than `ENDINGS`, or a place that cannot be written.
+    """
+    if path.suffix not in ENDINGS:
+        raise UserError(
+            f"{path}: cannot write {path.suffix or 'a file without an ending'}; use {', '.join(ENDINGS)}"
+        )
+    check_target(path)
 
 
 def write_trace(trace: Trace, path: str | Path) -> None:
@@ -23,10 +36,7 @@ def write_trace(trace: Trace, path: str | Path) -> None:
         UserError: another ending, or a place that cannot be written.
     """
     path = Path(path)
-    if path.suffix not in ENDINGS:
-        raise UserError(
-            f"{path}: cannot write {path.suffix or 'a file without an ending'}; use {', '.join(ENDINGS)}"
-        )
+    check_trace_target(path)
     frame = trace.frame
     if trace.has_prefix_hashes and path.suffix != ".parquet":
         frame = frame.with_columns(hash_block_size=pl.lit(trace.hash_block_size))

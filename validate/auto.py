@@ -3,18 +3,35 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from pydantic import BaseModel, Field, ValidationError
+
+from parsim.engine import EngineConfig
+from parsim.engine.load import first_problem
 from traces.errors import UserError
 
 Tier = Literal["gpu", "cpu", "parity"]
 
 GPU_MODEL = "llama-3.1-8b"
+
+
+class _Policy(BaseModel):
+    name: str
+    emulated_tau: float | None = Field(None, ge=-1.0, le=1.0, allow_inf_nan=False)
+
+
+class _Choice(BaseModel):
+    """The fields of `choice.json` that are needed here."""
+
+    trace: dict[str, str] = Field(min_length=1)
+    policy: _Policy
+    policies: list[_Policy] = Field(min_length=1)
+    engine: EngineConfig
 
 
 @dataclass(frozen=True)
@@ -46,19 +63,18 @@ def read_choice(path: Path) -> Chosen:
     if not path.is_file():
         raise UserError(f"{path}: no such file; make it with `python -m parsim sweep`")
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        entries = content["policies"]
-        trace = next(iter(content["trace"].values()))
-        chosen = Chosen(
-            str((path.parent / trace).resolve()),
-            tuple(entry["name"] for entry in entries),
-            content["policy"]["name"],
-            content["engine"],
-            {e["name"]: e["emulated_tau"] for e in entries if e.get("emulated_tau") is not None},
-        )
-    except (ValueError, KeyError, TypeError, AttributeError, StopIteration, RecursionError) as error:
-        raise UserError(f"{path}: is no choice.json of a sweep ({type(error).__name__}: {error})") from error
-    return chosen
+        choice = _Choice.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        raise UserError(
+            f"{path}: is no choice.json of a sweep ({first_problem(error)}); make it anew with `python -m parsim sweep`"
+        ) from error
+    return Chosen(
+        str((path.parent / next(iter(choice.trace.values()))).resolve()),
+        tuple(entry.name for entry in choice.policies),
+        choice.policy.name,
+        choice.engine.model_dump(),
+        {entry.name: entry.emulated_tau for entry in choice.policies if entry.emulated_tau is not None},
+    )
 
 
 def strongest() -> tuple[Tier, str]:

@@ -24,6 +24,7 @@ from traces.errors import UserError
 from validate.clock import ClockName
 from validate.fit import TERMS, Array
 from validate.live_engine import on_cuda, resolved_facts
+from validate.measured import MOST
 from validate.serving import BUSY, Job, random_prompt, serve
 
 TOTALS = ("prefill_tokens", "decode_seqs", "kv_tokens", "attention_pairs")
@@ -31,6 +32,9 @@ Wave = list[tuple[float, int, int]]
 """Requests as (arrival in s, prompt tokens, response tokens)."""
 
 HELD_OUT_EVERY = 4
+FEWEST = 40
+"""Steps that a fit needs."""
+
 LIKE_THE_TRACE = 2
 LIKE_THE_TRACE_SIZE = 8
 """Waves of so many times as many requests as run at once, drawn from the workload to come and arriving one by one, so
@@ -152,13 +156,10 @@ def fit_steps(steps: pl.DataFrame, provenance: str) -> Calibration:
             fourth hundred of steps).
 
     Raises:
-        UserError: a column is missing, or there are too few steps.
+        UserError: there are too few steps.
     """
-    missing = [name for name in (*TOTALS, "measured_ms") if name not in steps.columns]
-    if missing:
-        raise UserError(f"step log: no column {missing[0]!r}; needed are {', '.join(TOTALS)} and a duration")
-    if steps.height < 40:
-        raise UserError(f"step log: {steps.height} steps are too few to fit five numbers (40 needed)")
+    if steps.height < FEWEST:
+        raise UserError(f"{provenance}: too few to fit five numbers ({FEWEST} needed)")
     group = pl.col("wave") if "wave" in steps.columns else pl.int_range(pl.len()) // 100
     steps = steps.with_columns(held_out=group % HELD_OUT_EVERY == HELD_OUT_EVERY - 1)
     if steps["held_out"].all() or not steps["held_out"].any():
@@ -265,15 +266,33 @@ def read_step_log(path: Path) -> pl.DataFrame:
     """A step log: the totals and `measured_ms`, or a `duration_s` (as `simulate --steps` writes it), `cpu_s`, `wall_s`.
 
     Raises:
-        UserError: not Parquet, or no duration in it.
+        UserError: not Parquet, a column is missing, there are too few rows, or one holds no finite number, above 0
+            for the duration.
     """
     try:
         steps = pl.read_parquet(path)
     except (pl.exceptions.PolarsError, OSError) as error:
         raise UserError(f"{path}: cannot be read as Parquet ({str(error).splitlines()[0]})") from error
-    if "measured_ms" in steps.columns:
-        return steps
-    duration = next((name for name in ("duration_s", "cpu_s", "wall_s") if name in steps.columns), None)
-    if duration is None:
-        raise UserError(f"{path}: no column duration_s; a step log has {', '.join(TOTALS)} and duration_s")
-    return steps.with_columns((pl.col(duration) * 1e3).alias("measured_ms"))
+    durations = ("measured_ms", "duration_s", "cpu_s", "wall_s")
+    duration = next((name for name in durations if name in steps.columns), "duration_s")
+    needed = [*TOTALS, duration, *(name for name in ("wave",) if name in steps.columns)]
+    for name in needed:
+        if name not in steps.columns:
+            raise UserError(f"{path}: no column {name!r}; a step log has {', '.join(TOTALS)} and duration_s")
+        if not steps.schema[name].is_numeric():
+            raise UserError(f"{path}: column {name!r} holds {steps.schema[name]}, expected numbers")
+    if steps.height < FEWEST:
+        raise UserError(f"{path}: {steps.height} steps are too few to fit five numbers ({FEWEST} needed)")
+    fine = pl.all_horizontal(
+        pl.col(name).cast(pl.Float64).is_between(0.0, MOST).fill_null(False) for name in needed
+    )
+    bad = steps.with_row_index("row", offset=1).filter(~fine | (pl.col(duration) <= 0))
+    if bad.height:
+        row = bad.row(0, named=True)
+        found = ", ".join(f"{name} {row[name]}" for name in needed)
+        raise UserError(
+            f"{path}: row {row['row']} ({found}): totals must be 0 or more and {duration} above 0, all of them finite; "
+            "mend or remove the row"
+        )
+    scale = 1.0 if duration == "measured_ms" else 1e3
+    return steps.with_columns((pl.col(duration) * scale).alias("measured_ms"))

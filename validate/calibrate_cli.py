@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from traces.errors import UserError
+
 
 def register(app: typer.Typer) -> None:
     """Add the command to `python -m validate`."""
@@ -55,6 +57,13 @@ def calibrate(
     from validate.calibrate_run import from_engine, from_recording, from_step_log
     from validate.engine_file import write_engine
 
+    log = source is not None and source.suffix == ".parquet" and not (source.parent / "engine.json").is_file()
+    what = "the engine at hand" if source is None else "a step log" if log else "a recording"
+    idle = {"--engine": engine if not log else None, "--gpu": gpu if source is None or log else None}
+    idle |= {"--trace": trace if source is not None else None, "--model": model if log else None}
+    for option, given in idle.items():
+        if given:
+            raise UserError(f"{option}: says nothing of {what}; leave it out")
     check_target(out)
     console = Console(soft_wrap=True)
     settings: dict[str, Any] = {k: setting(v) for k, v in pairs("--set", set_ or []).items()}
@@ -62,7 +71,7 @@ def calibrate(
         config = from_engine(
             model or "tiny", settings, dummy=dummy, trace=trace, clock=clock, seed=seed, console=console
         )
-    elif source.suffix == ".parquet" and not (source.parent / "engine.json").is_file():
+    elif log:
         config = from_step_log(source, engine, settings)
     else:
         config = from_recording(source, settings, gpu=gpu, model=model or None, seed=seed)

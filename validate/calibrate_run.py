@@ -12,6 +12,7 @@ from traces.errors import UserError
 from validate.calibrate import calibrate_engine, fit_steps, read_step_log
 from validate.clock import ClockName
 from validate.engine import CPU_SETTINGS, open_engine
+from validate.engine_settings import engine_settings
 from validate.live_engine import on_cuda, require_vllm
 from validate.progress import progress_bar
 from validate.recording import calibrate, find_card, predict, unfitted
@@ -38,8 +39,7 @@ def from_engine(
     if on_cuda() and clock == "cpu":
         raise UserError("--clock cpu: on a GPU the CPU only waits; use --clock wall")
     chosen: ClockName = "wall" if clock == "wall" or on_cuda() else "cpu"
-    if not on_cuda():
-        settings = CPU_SETTINGS | {"num_gpu_blocks": 512} | dict(settings)
+    settings = engine_settings(settings, {} if on_cuda() else CPU_SETTINGS | {"num_gpu_blocks": 512})
     sample = []
     if trace is not None:
         frame = (bundled_trace() if trace == "bundled" else read_trace(trace)).frame

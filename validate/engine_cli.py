@@ -39,7 +39,9 @@ def engine(
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="An engine field; repeatable.")
     ] = None,
-    longest_output: Annotated[int | None, typer.Option(help="Cut responses to this many tokens.")] = None,
+    longest_output: Annotated[
+        int | None, typer.Option(min=1, help="Cut responses to this many tokens.")
+    ] = None,
     emulate: Annotated[
         list[str] | None,
         typer.Option(metavar="POLICY=TAU", help="Emulate a predictor that the trace has no scores of."),
@@ -52,10 +54,10 @@ def engine(
     ] = None,
 ) -> None:
     """Serve a trace on a real vLLM engine under each policy and compare it with the calibrated model."""
-    from parsim.simulate_cli import pairs
+    from parsim.simulate_cli import emulated_taus, pairs
+    from parsim.sweep.spec import DEFAULT_POLICIES
     from validate.engine_run import EngineRun, run_engine
 
-    taus = {name: float(value) for name, value in pairs("--emulate", emulate or []).items()}
     run_engine(
         EngineRun(
             trace=trace,
@@ -68,7 +70,7 @@ def engine(
             load=load,
             settings=pairs("--set", set_ or []),
             longest_output=longest_output,
-            taus=taus,
+            taus=emulated_taus(emulate or [], policy or DEFAULT_POLICIES),
             seed=seed,
             folder=out or Path("reports") / f"engine-{Path(model).name}",
         )

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 from parsim.scheduler.policy import Policy, parse_policy
-from parsim.settings_file import setting
 from parsim.sweep.spec import DEFAULT_POLICIES
 from traces import Trace, bundled_trace, read_trace
 from traces.atomic import check_target, replacing
@@ -24,6 +23,7 @@ from validate.engine import (
     open_engine,
 )
 from validate.engine_file import write_engine
+from validate.engine_settings import engine_settings
 from validate.live_engine import on_cuda, require_vllm
 from validate.noise import residuals
 from validate.policy_report import PolicyReport
@@ -35,7 +35,6 @@ from validate.workload import (
     blocks_under_pressure,
     cut,
     load_under_pressure,
-    room_of,
     scored,
 )
 
@@ -74,12 +73,12 @@ def run_engine(run: EngineRun) -> PolicyReport:
     clocks = _clocks(run.clock)
     policies = [_policy(name) for name in run.policies or DEFAULT_POLICIES]
     whole = bundled_trace() if run.trace == "bundled" else read_trace(run.trace)
-    settings = {name: setting(str(value)) for name, value in run.settings.items()}
-    settings = (GPU_SETTINGS if on_cuda() else CPU_SETTINGS) | settings
-    room = room_of(settings["max_model_len"])
+    settings = engine_settings(run.settings, GPU_SETTINGS if on_cuda() else CPU_SETTINGS)
     trace, policies, notes = scored(
-        cut(whole, run.requests, room, run.longest_output), policies, run.taus, run.seed
+        cut(whole, run.requests, settings["max_model_len"], run.longest_output), policies, run.taus, run.seed
     )
+    if run.load is not None:
+        at_load(trace, run.load)  # refused before vLLM starts, not after
     check_target(run.folder / "validation.html")
     with progress_bar(console) as bar:
         machine, load, chosen = _tuned(run, settings, trace, clocks, bar)
@@ -169,9 +168,6 @@ def _tuned(
     load = run.load
     if load is None:
         load = load_under_pressure(trace, config)
-        notes.append(
-            f"load {load:.3g} chosen so that requests arrive {OVERLOAD:g} times faster than the engine serves them"
-        )
     if roomy:
         blocks = blocks_under_pressure(trace, config, load)
         notes.append(
@@ -183,6 +179,10 @@ def _tuned(
         machine = start({"num_gpu_blocks": blocks}, what, clocks)
         if run.load is None:
             load = load_under_pressure(trace, machine.config[clocks[-1]])
+    if run.load is None:
+        notes.append(
+            f"load {load:.3g} chosen so that requests arrive {OVERLOAD:g} times faster than the engine serves them"
+        )
     return machine, load, notes
 
 

@@ -10,16 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from traces.errors import UserError
-
-_FIELDS = (
-    "max_num_seqs",
-    "max_num_batched_tokens",
-    "max_model_len",
-    "block_size",
-    "enable_prefix_caching",
-    "enable_chunked_prefill",
-    "long_prefill_token_threshold",
-)
+from validate.engine_settings import SETTABLE
 
 
 def require_vllm() -> None:
@@ -56,18 +47,9 @@ def on_cuda() -> bool:
 
 
 def engine_arguments(settings: Mapping[str, Any], *, cuda: bool, dummy: bool) -> dict[str, Any]:
-    """vLLM's `EngineArgs` for these settings on a CUDA device or a CPU.
-
-    Raises:
-        UserError: the blocks do not hold one request of `max_model_len`.
-    """
-    blocks, size, longest = (settings.get(name) for name in ("num_gpu_blocks", "block_size", "max_model_len"))
-    if blocks and size and longest and (blocks - 1) * size < longest:
-        raise UserError(
-            f"num_gpu_blocks {blocks}: without vLLM's null block they hold {(blocks - 1) * size} tokens, a request of "
-            f"max_model_len {longest} needs {-(-longest // size) + 1} blocks; raise the one or lower the other"
-        )
-    arguments = {name: settings[name] for name in _FIELDS if settings.get(name) is not None}
+    """vLLM's `EngineArgs` for these settings on a CUDA device or a CPU."""
+    same = [name for name in SETTABLE if name != "num_gpu_blocks"]
+    arguments = {name: settings[name] for name in same if settings.get(name) is not None}
     if settings.get("num_gpu_blocks"):
         arguments["num_gpu_blocks_override"] = settings["num_gpu_blocks"]
     if not cuda:

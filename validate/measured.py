@@ -105,6 +105,7 @@ def _finished(path: Path, frame: pl.DataFrame, **facts: Any) -> Measured:
             raise UserError(f"{path}: column {name!r} holds {kind}, expected one value a row")
     frame = frame.with_columns(
         pl.col("request_id").cast(pl.String),
+        pl.any_horizontal(pl.col(counts).cast(pl.Float64, strict=False) % 1 != 0).alias("_part"),
         pl.col([*times, *(name for name in numbers if name in OPTIONAL)]).cast(pl.Float64, strict=False),
         pl.col(counts).cast(pl.Int64, strict=False),
         *[pl.lit(None, pl.Float64).alias(n) for n in OPTIONAL if n not in frame.columns],
@@ -112,6 +113,7 @@ def _finished(path: Path, frame: pl.DataFrame, **facts: Any) -> Measured:
     bad = frame.with_row_index("row", offset=1).filter(
         ~pl.all_horizontal((pl.col(times).abs() <= MOST).fill_null(False) & pl.col(times).is_not_nan())
         | pl.any_horizontal(pl.col(counts).is_null())
+        | pl.col("_part")
         | (pl.col("first_token_s") < pl.col("arrival_s"))
         | (pl.col("finish_s") < pl.col("first_token_s"))
         | (pl.col("prompt_tokens") < 1)
@@ -121,8 +123,10 @@ def _finished(path: Path, frame: pl.DataFrame, **facts: Any) -> Measured:
         row = bad.row(0, named=True)
         raise UserError(
             f"{path}: row {row['row']} (request {row['request_id']}): times must be finite and run arrival <= "
-            "first token <= finish, and lengths be at least 1; mend or remove the row"
+            "first token <= finish, and lengths be whole numbers of at least 1; mend or remove the row"
         )
+    if frame["finish_s"].max() == frame["arrival_s"].min():
+        raise UserError(f"{path}: all times are equal: nothing took any time; record the requests anew")
     first = frame["arrival_s"].min()
     clocks = [*times, "first_scheduled_s"]
     frame = (
@@ -158,7 +162,7 @@ def _read_requests(path: Path) -> pl.DataFrame:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and -MOST <= value <= MOST
+    return not isinstance(value, bool) and isinstance(value, int | float) and -MOST <= value <= MOST
 
 
 def _is_gaps(value: object) -> bool:

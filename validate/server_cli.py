@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -59,26 +59,24 @@ def server(
 
     Exits with 1 if requests were lost; what ended is kept and reported.
     """
-    from parsim.simulate_cli import chosen_policy, pairs
+    from parsim.simulate_cli import chosen_policy, emulated_taus, pairs
     from validate.server_run import ServerRun, run_server
 
-    options: dict[str, Any] = {
-        name: float(value) for name, value in pairs("--emulate", emulate or []).items()
-    }
+    policies = tuple(chosen_policy(name, None, None) for name in policy or ["fcfs"])
     whole = run_server(
         ServerRun(
             folder=out or Path("reports") / "server",
             trace=trace,
             url=url.rstrip("/").removesuffix("/v1") if url else None,
             model=model,
-            policies=tuple(chosen_policy(name, None, None) for name in policy or ["fcfs"]),
+            policies=policies,
             requests=requests,
             load=load,
             cancel_share=cancel_share,
             timeout_s=timeout_s,
             engine=engine,
             settings=pairs("--set", set_ or []),
-            taus=options,
+            taus=emulated_taus(emulate or [], [one.name for one in policies]),
             seed=seed,
         )
     )

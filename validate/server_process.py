@@ -62,7 +62,7 @@ def running_server(
     command += ["--host", "127.0.0.1", "--port", str(port), "--dtype", "bfloat16", "--seed", str(seed)]
     command += _options(settings)
     if not on_cuda():
-        command += ["--enforce-eager", "--kv-cache-memory-bytes", str(settings.get("kv_bytes", 1 << 30))]
+        command += ["--enforce-eager", "--kv-cache-memory-bytes", str(1 << 30)]
     if dummy:
         command += ["--load-format", "dummy", "--skip-tokenizer-init"]
     parsim = {

@@ -18,6 +18,7 @@ from traces.errors import UserError
 from validate.architectures import architectures, model_folder
 from validate.client import Target, replay
 from validate.engine import CPU_SETTINGS, make_jobs
+from validate.engine_settings import engine_settings
 from validate.live_engine import on_cuda
 from validate.policy_report import PolicyReport
 from validate.progress import progress_bar
@@ -57,9 +58,11 @@ def run_server(run: ServerRun) -> bool:
     console = Console(soft_wrap=True)
     if run.url is not None and len(run.policies) > 1:
         raise UserError("--url: one server runs one policy; leave --url out to start a server for each")
-    settings = {name: setting(str(value)) for name, value in run.settings.items()}
-    if run.url is None and not on_cuda():
-        settings = CPU_SETTINGS | {"num_gpu_blocks": 256} | settings
+    if run.url is None:
+        defaults = {} if on_cuda() else CPU_SETTINGS | {"num_gpu_blocks": 256}
+        settings = engine_settings(run.settings, defaults)
+    else:
+        settings = {name: setting(str(value)) for name, value in run.settings.items()}
     whole = bundled_trace() if run.trace == "bundled" else read_trace(run.trace)
     facts = server_facts(run.url) if run.url is not None else {}
     room = room_of({**facts, **settings}.get("max_model_len", 8192))

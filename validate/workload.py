@@ -28,7 +28,7 @@ def room_of(max_model_len: object) -> int:
     Raises:
         UserError: no whole number above 0.
     """
-    if not isinstance(max_model_len, int) or max_model_len < 1:
+    if isinstance(max_model_len, bool) or not isinstance(max_model_len, int) or max_model_len < 1:
         raise UserError(f"--set max_model_len={max_model_len}: expected a whole number above 0")
     return max_model_len
 
@@ -86,7 +86,13 @@ def scored(
 
 
 def at_load(trace: Trace, load: float) -> Trace:
-    """Arrivals come `load` times faster."""
+    """Arrivals come `load` times faster.
+
+    Raises:
+        UserError: a load that is no number above 0.
+    """
+    if not 0.0 < load < float("inf"):
+        raise UserError(f"--load {load:g}: expected a number above 0")
     return Trace(trace.frame.with_columns(pl.col("arrival_s") / load), trace.metadata)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
@@ -70,10 +70,11 @@ def first_problem(error: ValidationError) -> str:
     return f"{where + ': ' if where else ''}{what}{given}"
 
 
-def nearest(name: str, known: list[str]) -> str:
+def nearest(name: str, known: Iterable[str]) -> str:
     """`; did you mean 'x'?` for a known name that goes on where this one ends, else the nearest; or nothing."""
-    longer = [one for one in known if name and one.startswith(f"{name}-")]
-    near = longer or difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    names = list(known)
+    longer = [one for one in names if name and one.startswith(f"{name}-")]
+    near = longer or difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 

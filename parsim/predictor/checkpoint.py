@@ -16,6 +16,7 @@ import numpy.typing as npt
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from parsim.engine.load import first_problem
 from parsim.predictor.encoder import load_encoder
 from parsim.predictor.lexical import Lexical
 from parsim.predictor.model import Ranker
@@ -116,10 +117,8 @@ def read_card(folder: Path) -> Card:
     try:
         return Card.model_validate_json(file.read_bytes())
     except (ValidationError, UnicodeDecodeError) as error:
-        first = str(error).splitlines()
-        raise UserError(
-            f"{file}: broken card ({' '.join(first[1:3]) or first[0]}); train the predictor again"
-        ) from error
+        what = first_problem(error) if isinstance(error, ValidationError) else "not UTF-8 text"
+        raise UserError(f"{file}: broken card ({what}); train the predictor again") from error
 
 
 def load(folder: Path) -> tuple[Ranker, Lexical | None, Card, npt.NDArray[np.int64]]:

@@ -12,6 +12,7 @@ import numpy as np
 from pydantic import ValidationError
 from rich.console import Console
 
+from parsim.engine.load import nearest
 from parsim.predictor.corpus import Corpus, read_corpus
 from parsim.predictor.recipe import Recipe
 from traces.errors import UserError
@@ -126,7 +127,9 @@ def score_command(
     from parsim.predictor.predictor import load_predictor
     from parsim.predictor.score import score_trace
     from traces import read_trace, write_trace
+    from traces.write import check_trace_target
 
+    check_trace_target(out)
     read = read_trace(trace)
     loaded = load_predictor(predictor, precision=precision)
     scored = score_trace(read, loaded, workers=threads, progress=progress)
@@ -142,6 +145,8 @@ def score_command(
             f"  {scored.wall_s / span_s:.2%} of the {span_s:,.0f} s over which the requests arrive"
             f" (the paper states {PAPER_OVERHEAD:.2%} of serving time for scoring and sorting)"
         )
+    if f"score.{loaded.name}" in read.frame.columns:
+        print(f"  the scores that {trace} had in score.{loaded.name} are replaced")
     if scored.empty:
         print(f"  {scored.empty:,} prompts are empty; they got the score of an empty text")
 
@@ -161,7 +166,14 @@ def compare_command(
 ) -> None:
     """`python -m parsim compare`: see `parsim.predictor.compare.run_comparison`."""
     from parsim.predictor.compare import run_comparison
-    from parsim.predictor.comparison import ABLATIONS, Comparison, DataSet, read_comparison, shipped_spec
+    from parsim.predictor.comparison import (
+        ABLATIONS,
+        Comparison,
+        DataSet,
+        read_comparison,
+        shipped_spec,
+        shipped_specs,
+    )
     from parsim.predictor.table import markdown
 
     spec = shipped_spec(str(data)) or (data if data.suffix in (".yaml", ".yml") else None)
@@ -173,6 +185,11 @@ def compare_command(
                 f"{idle}: {spec.name} says this itself; leave the option out, or change a copy of that file"
             )
         comparison = read_comparison(spec)
+    elif not ((folder or data.parent) / data.name).exists():
+        raise UserError(
+            f"{(folder or data.parent) / data.name}: no such file, and no comparison of that name"
+            f"{nearest(str(data), shipped_specs())}"
+        )
     else:
         name = data.stem.lstrip(".") or "compare"
         one = DataSet(name=name, file=data.name or ".", train_on=list(models), limit=limit)

@@ -168,6 +168,11 @@ def shipped_spec(name: str) -> Path | None:
     return file if file.is_file() else None
 
 
+def shipped_specs() -> list[str]:
+    """Names that `shipped_spec` knows."""
+    return sorted(file.stem for file in (Path(__file__).parent / "comparisons").glob("*.yaml"))
+
+
 def read_comparison(path: Path) -> Comparison:
     """A comparison from a YAML spec.
 

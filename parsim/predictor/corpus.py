@@ -22,6 +22,9 @@ import polars as pl
 
 from traces.errors import UserError
 
+MOST = 10**9
+"""No response is longer: a larger number is damage."""
+
 UNNAMED_MODEL = "recorded"
 """Model name of rows that state none."""
 
@@ -156,9 +159,13 @@ def read_corpus(path: str | Path) -> Corpus:
         model = pl.col("model").cast(pl.String) if "model" in rows.columns else pl.lit(UNNAMED_MODEL)
         long = rows.with_columns(model=model.fill_null(UNNAMED_MODEL), length=pl.col("output_tokens"))
     else:
+        if "len" in rows.columns:
+            raise UserError(
+                f"{file}: 'len' holds {rows.schema['len']}; expected an object of model -> number (or list of numbers)"
+            )
         raise UserError(
             f"{file}: no lengths: expected a column 'output_tokens' (a number or a list) or 'len'"
-            f" (model -> number); it has {_some(rows.columns)}"
+            f" (model -> number); it has {_some([name for name in rows.columns if name != 'row'])}"
         )
     return _build(long, file)
 
@@ -185,17 +192,27 @@ def read_table(file: Path) -> pl.DataFrame:
         raise UserError(f"{file}: {_first_broken_line(file) or str(error).splitlines()[0]}") from error
 
 
+class _NoNumberError(ValueError):
+    """NaN or Infinity, which Python's reader takes."""
+
+
+def _no_number(name: str) -> None:
+    raise _NoNumberError(name)
+
+
 def _first_broken_line(file: Path) -> str | None:
     """What is wrong with the first line that is no JSON object, or None."""
     with file.open(encoding="utf-8", errors="replace") as handle:
         for number, line in enumerate(handle, start=1):
             try:
-                if not isinstance(json.loads(line), dict):
+                if not isinstance(json.loads(line, parse_constant=_no_number), dict):
                     return f"line {number}: not a JSON object"
             except json.JSONDecodeError as error:
                 return (
                     f"line {number}: not valid JSON ({error.msg} at column {error.colno}); mend or remove it"
                 )
+            except _NoNumberError as error:
+                return f"line {number}: {error} is no number in JSON; mend or remove it"
             except (ValueError, RecursionError):
                 return f"line {number}: nested too deeply or a number of too many digits; mend or remove it"
     return None
@@ -220,7 +237,11 @@ def _build(long: pl.DataFrame, file: Path) -> Corpus:
     censored = next((name for name in _CENSORED_NAMES if name in long.columns), None)
     listed = isinstance(long.schema["length"], pl.List)
     if not listed and not long.schema["length"].is_numeric():
-        raise UserError(f"{file}: lengths must be numbers or lists of numbers, found {long.schema['length']}")
+        texts = long.filter(pl.col("length").cast(pl.Float64, strict=False).is_null())
+        where = f"row {texts['row'][0]}: " if len(texts) else ""
+        raise UserError(
+            f"{file}: {where}response lengths must be numbers or lists of numbers, found {long.schema['length']}"
+        )
     identity = next((name for name in ("id", "prompt_id") if name in long.columns), "row")
     rows = long.select(
         pl.col(identity).cast(pl.String).alias("id"),
@@ -236,11 +257,11 @@ def _build(long: pl.DataFrame, file: Path) -> Corpus:
     if listed:
         rows = rows.explode("lengths")
     rows = rows.with_columns(pl.col("lengths").cast(pl.Float64, strict=False))
-    bad = rows.filter(pl.col("lengths").is_null() | ~pl.col("lengths").is_finite() | (pl.col("lengths") < 0))
+    bad = rows.filter(~pl.col("lengths").is_between(0, MOST).fill_null(False))
     if len(bad):
         found = bad["lengths"][0]
         raise UserError(
-            f"{file}: row {bad['row'][0]}: response length is {found}; expected a number of tokens >= 1"
+            f"{file}: row {bad['row'][0]}: response length is {found}; expected a number of tokens from 1 to {MOST:,}"
         )
     kept = rows.filter(pl.col("lengths") > 0)
     if kept.is_empty():

@@ -9,10 +9,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from parsim.engine.load import nearest
 from parsim.predictor.checkpoint import Card, load
 from parsim.predictor.lexical import Lexical
 from parsim.predictor.model import Ranker
-from parsim.predictor.shipped import shipped_folder
+from parsim.predictor.shipped import SHIPPED, shipped_folder
+from traces.errors import UserError
 
 Floats = npt.NDArray[np.float64]
 
@@ -63,7 +65,13 @@ def load_predictor(name: str, *, precision: str = "auto") -> Predictor:
     Raises:
         UserError: neither; or a corrupted predictor; or its encoder cannot be had.
     """
-    ranker, lexical, card, keys = load(shipped_folder(name) or Path(name))
+    folder = shipped_folder(name)
+    if folder is None and not Path(name).exists():
+        raise UserError(
+            f"{name}: no folder, and no shipped predictor{nearest(name, SHIPPED)} (shipped are "
+            f"{', '.join(SHIPPED)}; make one with: python -m parsim train)"
+        )
+    ranker, lexical, card, keys = load(folder or Path(name))
     if card.recipe.tuning == "lora":
         ranker.encoder = ranker.encoder.merge_and_unload()
     ranker.recipe = card.recipe.model_copy(update={"precision": precision})

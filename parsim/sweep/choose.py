@@ -9,8 +9,8 @@ from typing import Literal
 
 import polars as pl
 
+from parsim.engine.load import nearest
 from parsim.metrics import METRICS
-from parsim.sweep.spec import nearest
 from traces.errors import UserError
 
 CONFIGURATION = (

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from parsim.engine import EngineConfig, load_engine
+from parsim.engine.load import nearest
 from parsim.scheduler.policy import Policy, parse_policy
 from parsim.scheduler.victim import VictimRule
 from parsim.sweep.point import Dial, Point
-from parsim.sweep.spec import ASSUMED_TAUS, SweepSpec, nearest
+from parsim.sweep.spec import ASSUMED_TAUS, SweepSpec
 from traces import Trace
 from traces.errors import UserError
 
@@ -70,11 +71,6 @@ def resolve(spec: SweepSpec, trace: Trace) -> Grid:
     """
     swept = {name: value for name, value in spec.set.items() if isinstance(value, list)}
     fixed = {name: value for name, value in spec.set.items() if name not in swept}
-    unknown = [name for name in spec.set if name not in EngineConfig.model_fields]
-    if unknown:
-        raise UserError(
-            f"set.{unknown[0]}: no such engine field{nearest(unknown[0], EngineConfig.model_fields)}"
-        )
     combinations = itertools.product(*([(name, value) for value in values] for name, values in swept.items()))
     engines = tuple((dict(c), load_engine(spec.engine, {**fixed, **dict(c)})) for c in combinations)
     policies: list[Policy] = []

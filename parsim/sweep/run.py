@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,8 +54,14 @@ def run_sweep(
     store = Store(folder / "points")
     if fresh:
         store.clear()
+    known = (folder / "traces").exists()
     workload = prepare(spec, folder / "traces")
-    grid = plan.resolve(spec, workload.first)
+    try:
+        grid = plan.resolve(spec, workload.first)
+    except UserError:
+        if not known:
+            shutil.rmtree(folder / "traces")
+        raise
     with replacing(folder / "sweep.yaml") as path:
         path.write_text(dump_spec(spec), encoding="utf-8")
     seeds = workload.seeds

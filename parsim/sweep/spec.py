@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from parsim.engine import EngineConfig
+from parsim.engine.load import nearest
 from parsim.settings_file import read_settings
 from traces.errors import UserError
 
@@ -27,12 +27,6 @@ ASSUMED_TAU_SOURCE = (
 
 MOST_LOAD = 1e9
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """`; did you mean 'x'?` for the known name closest to `name`, or an empty string."""
-    match = difflib.get_close_matches(name, list(known), n=1, cutoff=0.4)
-    return f"; did you mean {match[0]!r}?" if match else ""
 
 
 class _Strict(BaseModel):
@@ -131,6 +125,10 @@ class SweepSpec(_Strict):
         empty = [name for name, values in value.items() if values == []]
         if empty:
             raise ValueError(f"{empty[0]} is an empty list: give at least one value")
+        unknown = [name for name in value if name not in EngineConfig.model_fields]
+        if unknown:
+            hint = nearest(unknown[0], EngineConfig.model_fields)
+            raise ValueError(f"{unknown[0]}: no such engine field{hint}")
         return value
 
     @model_validator(mode="after")

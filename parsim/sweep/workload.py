@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from parsim.sweep.spec import SweepSpec, TraceSource, nearest
+from parsim.engine.load import nearest
+from parsim.sweep.spec import SweepSpec, TraceSource
 from traces import Trace
 from traces.errors import UserError
 

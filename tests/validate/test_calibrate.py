@@ -62,8 +62,51 @@ def test_fit_never_gives_a_negative_term() -> None:
 def test_too_little_to_fit() -> None:
     with pytest.raises(UserError, match="too few"):
         fit_steps(steps(0.0).head(30), "test")
-    with pytest.raises(UserError, match="attention_pairs"):
-        fit_steps(steps(0.0).drop("attention_pairs"), "test")
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        (
+            "measured_ms",
+            pl.when(pl.int_range(pl.len()) == 6).then(float("nan")).otherwise(pl.col("measured_ms")),
+            "row 7",
+        ),
+        (
+            "measured_ms",
+            pl.when(pl.int_range(pl.len()) == 6).then(None).otherwise(pl.col("measured_ms")),
+            "row 7",
+        ),
+        ("measured_ms", -pl.col("measured_ms"), r"row 1 .*measured_ms above 0"),
+        ("measured_ms", 0.0 * pl.col("measured_ms"), "row 1"),
+        ("measured_ms", pl.col("measured_ms") * float("inf"), "row 1"),
+        (
+            "measured_ms",
+            pl.col("measured_ms").cast(pl.String),
+            "'measured_ms' holds String, expected numbers",
+        ),
+        ("measured_ms", pl.concat_list("measured_ms"), "'measured_ms' holds List"),
+        ("kv_tokens", pl.col("kv_tokens").cast(pl.String), "'kv_tokens' holds String"),
+        ("wave", pl.col("wave").cast(pl.String), "'wave' holds String"),
+        ("prefill_tokens", -1 - pl.col("prefill_tokens"), r"row 1 .*totals must be 0 or more"),
+    ],
+)
+def test_a_damaged_step_log_is_named(name: str, change: pl.Expr, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "steps.parquet"
+    steps(0.0).with_columns(change.alias(name)).write_parquet(path)
+    with pytest.raises(UserError, match=message) as found:
+        read_step_log(path)
+    assert str(path) in str(found.value)
+
+
+def test_a_step_log_that_lacks_rows_or_a_column_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "steps.parquet"
+    steps(0.0).drop("attention_pairs").write_parquet(path)
+    with pytest.raises(UserError, match=r"steps\.parquet: no column 'attention_pairs'"):
+        read_step_log(path)
+    steps(0.0).head(30).write_parquet(path)
+    with pytest.raises(UserError, match=r"steps\.parquet: 30 steps are too few"):
+        read_step_log(path)
 
 
 def test_design_fits_the_pool_and_the_context() -> None:

@@ -20,11 +20,12 @@ from validate.architectures import parameters, write_model_folder
 from validate.auto import read_choice, scaled
 from validate.calibrate import design
 from validate.clock import CpuClock, WallClock
-from validate.engine import GPU_SETTINGS
+from validate.engine import CPU_SETTINGS, GPU_SETTINGS
+from validate.engine_settings import engine_settings
 from validate.live_engine import engine_arguments
 from validate.probe import Timed
 from validate.serving import Served, undisturbed
-from validate.workload import blocks_under_pressure, cut, load_under_pressure, room_of, scored
+from validate.workload import at_load, blocks_under_pressure, cut, load_under_pressure, room_of, scored
 
 ENGINE = load_engine(
     "llama-3.1-8b-a100-80g",
@@ -116,7 +117,7 @@ def test_cut_keeps_what_fits_and_starts_at_zero() -> None:
         cut(whole, 50, max_model_len=5)
 
 
-@pytest.mark.parametrize("given", ["x", 0, -1, 2.5, None])
+@pytest.mark.parametrize("given", ["x", 0, -1, 2.5, None, True])
 def test_a_model_length_that_is_none_is_named(given: object) -> None:
     with pytest.raises(UserError, match=r"--set max_model_len=.*whole number"):
         room_of(given)
@@ -180,6 +181,67 @@ def test_choice_is_read_and_cut_to_a_cpu(tmp_path: Path) -> None:
         read_choice(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"engine": "big"}, r"engine: .*\(got 'big'\)"),
+        ({"engine": ENGINE.model_dump(mode="json") | {"max_num_seqs": "many"}}, r"engine\.max_num_seqs: "),
+        ({"engine": ENGINE.model_dump(mode="json") | {"max_model_len": None}}, r"engine\.max_model_len: "),
+        ({"policies": [{"name": 5}]}, r"policies\.0\.name: .*\(got 5\)"),
+        ({"policies": [{"name": "pars", "emulated_tau": 9}]}, r"policies\.0\.emulated_tau: "),
+        ({"policies": []}, r"policies: "),
+        ({"trace": {}}, r"trace: "),
+    ],
+)
+def test_a_field_of_the_wrong_kind_in_a_choice_is_named(
+    changes: dict[str, object], message: str, tmp_path: Path
+) -> None:
+    content = {
+        "trace": {"0": "trace.parquet"},
+        "policy": {"name": "pars"},
+        "policies": [{"name": "pars"}],
+        "engine": ENGINE.model_dump(mode="json"),
+    }
+    (tmp_path / "choice.json").write_text(json.dumps(content | changes))
+    with pytest.raises(UserError, match=rf"choice\.json: is no choice\.json of a sweep \({message}"):
+        read_choice(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("max_num_seq", "8", r"--set max_num_seq: .*did you mean 'max_num_seqs'"),
+        ("step_time.base_s", "1", "no setting of a real engine"),
+        ("max_num_seqs", "many", r"--set max_num_seqs: .*\(got 'many'\)"),
+        ("max_num_seqs", "0", r"--set max_num_seqs: .*\(got 0\)"),
+        ("block_size", "true", r"--set block_size: expected a number"),
+        ("num_gpu_blocks", "abc", r"--set num_gpu_blocks: .*\(got 'abc'\)"),
+        ("num_gpu_blocks", "-5", r"--set num_gpu_blocks: .*\(got -5\)"),
+        ("num_gpu_blocks", "32", r"num_gpu_blocks=32: .* max_model_len 1024 needs 33 blocks"),
+        ("max_num_batched_tokens", "8", r"max_num_batched_tokens \(8\) must be at least max_num_seqs \(16\)"),
+    ],
+)
+def test_a_setting_that_vllm_would_refuse_is_named_before_it_starts(
+    name: str, value: str, message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        engine_settings({name: value}, CPU_SETTINGS)
+
+
+def test_settings_from_a_command_line_have_their_types() -> None:
+    given = {"num_gpu_blocks": "33", "enable_prefix_caching": "false"}
+    assert engine_settings(given, CPU_SETTINGS) == CPU_SETTINGS | {
+        "num_gpu_blocks": 33,
+        "enable_prefix_caching": False,
+    }
+
+
+@pytest.mark.parametrize("load", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_load_at_which_nothing_would_ever_arrive_is_refused(load: float) -> None:
+    with pytest.raises(UserError, match=r"--load .*above 0"):
+        at_load(trace(), load)
+
+
 def test_engine_arguments_for_a_gpu_and_a_cpu() -> None:
     """All that a GPU run differs in before the device is called: compiled, and memory left to vLLM."""
     gpu = engine_arguments(GPU_SETTINGS, cuda=True, dummy=True)
@@ -196,9 +258,6 @@ def test_engine_arguments_for_a_gpu_and_a_cpu() -> None:
     assert cpu["enforce_eager"] is True
     assert cpu["kv_cache_memory_bytes"] > 0
     assert "load_format" not in cpu
-    engine_arguments(GPU_SETTINGS | {"num_gpu_blocks": 257}, cuda=False, dummy=False)
-    with pytest.raises(UserError, match=r"num_gpu_blocks 256: .* max_model_len 4096 needs 257 blocks"):
-        engine_arguments(GPU_SETTINGS | {"num_gpu_blocks": 256}, cuda=False, dummy=False)
     waves = design(GPU_SETTINGS | {"num_gpu_blocks": 1200}, [(170, 230), (400, 900)])
     # a step of Llama-3.1-8B takes some 10 ms on an 80 GB card: the longest wave ends within seconds
     assert sum(max(output for _, _, output in wave) for wave in waves) * 0.01 < 60

@@ -129,7 +129,8 @@ def test_own_tables_round_trip(served: pl.DataFrame, tmp_path: Path) -> None:
     ("change", "message"),
     [
         ({"finish_s": 0.0}, "row 2.*arrival <= first token <= finish"),
-        ({"prompt_tokens": 0}, "row 2.*lengths be at least 1"),
+        ({"prompt_tokens": 0}, "row 2.*lengths be whole numbers of at least 1"),
+        ({"output_tokens": 10.5}, "row 2.*whole numbers"),
         ({"first_token_s": float("nan")}, "row 2.*finite"),
     ],
 )
@@ -140,6 +141,13 @@ def test_impossible_rows_are_named(tmp_path: Path, served: pl.DataFrame, change:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     with pytest.raises(UserError, match=message):
         read_measured(path)
+
+
+def test_a_recording_without_duration_is_refused(tmp_path: Path, served: pl.DataFrame) -> None:
+    times = ("arrival_s", "first_token_s", "finish_s")
+    served.with_columns(pl.lit(5.0).alias(name) for name in times).write_parquet(tmp_path / "same.parquet")
+    with pytest.raises(UserError, match="all times are equal"):
+        read_measured(tmp_path / "same.parquet")
 
 
 def test_what_is_no_recording_is_refused(tmp_path: Path) -> None:
@@ -336,7 +344,7 @@ def test_settings_that_are_none_of_an_engine_are_named(served: pl.DataFrame, tmp
 @pytest.mark.parametrize(
     "field", ["input_toks", "queued_ts", "arrival_time", "scheduled_ts", "last_token_ts"]
 )
-@pytest.mark.parametrize("value", ["x", [1], {"a": 1}, float("nan"), 1e300, 10**400])
+@pytest.mark.parametrize("value", ["x", [1], {"a": 1}, True, float("nan"), 1e300, 10**400])
 def test_a_stamp_that_is_no_number_is_named(
     served: pl.DataFrame, tmp_path: Path, field: str, value: object
 ) -> None:

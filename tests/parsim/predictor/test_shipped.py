@@ -97,5 +97,5 @@ def test_they_never_saw_the_bundled_prompts(shared: Path) -> None:
 
 
 def test_an_unknown_name_is_one_clear_line() -> None:
-    with pytest.raises(UserError, match="holds no predictor"):
+    with pytest.raises(UserError, match=r"parse: no folder, and no shipped predictor; did you mean 'pars'\?"):
         load_predictor("parse")
