@@ -51,7 +51,7 @@ def calibrate(
     """Fit the step time of an engine and write an engine file with its held-out error."""
     from rich.console import Console
 
-    from parsim.settings_file import setting
+    from parsim.settings_file import read_settings, setting
     from parsim.simulate_cli import pairs
     from traces.atomic import check_target
     from validate.calibrate_run import from_engine, from_recording, from_step_log
@@ -65,6 +65,8 @@ def calibrate(
         if given:
             raise UserError(f"{option}: says nothing of {what}; leave it out")
     check_target(out)
+    if out.is_file() and "step_time" not in read_settings(out, "engine"):
+        raise UserError(f"{out}: is there and is no engine file; name another one by --out")
     console = Console(soft_wrap=True)
     settings: dict[str, Any] = {k: setting(v) for k, v in pairs("--set", set_ or []).items()}
     if source is None:

@@ -157,6 +157,11 @@ def _read_requests(path: Path) -> pl.DataFrame:
         rows.append({name: row.get(name) for name in ("request_id", *_STAMPS, *_OPTIONAL_STAMPS)})
     if not rows:
         raise UserError(f"{path}: holds no finished request")
+    without = [number for number, row in enumerate(rows, 1) if row["arrival_time"] is None]
+    if 0 < len(without) < len(rows):
+        raise UserError(
+            f"{path}: row {without[0]}: no field 'arrival_time', which others have; mend or remove the row"
+        )
     numbers = dict.fromkeys((*_STAMPS, *_OPTIONAL_STAMPS), pl.Float64)
     return pl.DataFrame(rows, schema={"request_id": pl.String, **numbers})
 

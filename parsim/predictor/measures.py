@@ -100,9 +100,15 @@ def _table(title: str, rows: list[dict[str, Any]]) -> Table:
     for name in rows[0] if rows else []:
         table.add_column(name, justify="left" if isinstance(rows[0][name], str) else "right")
     for row in rows:
-        table.add_row(*(f"{value:.3f}" if isinstance(value, float) else str(value) for value in row.values()))
+        table.add_row(*(_cell(value) for value in row.values()))
     return table
 
 
 def _escaped(value: object) -> str:
     return str(value).replace("[", r"\[")
+
+
+def _cell(value: object) -> str:
+    if not isinstance(value, float):
+        return str(value)
+    return "undefined" if math.isnan(value) else f"{value:.3f}"

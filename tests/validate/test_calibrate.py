@@ -7,10 +7,12 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from typer.testing import CliRunner
 
 from parsim.engine import StepTime, load_engine
 from traces.errors import UserError
 from validate.calibrate import TOTALS, design, fit_steps, read_step_log
+from validate.cli import app
 from validate.engine_file import write_engine
 from validate.fit import TERMS
 
@@ -97,6 +99,23 @@ def test_a_damaged_step_log_is_named(name: str, change: pl.Expr, message: str, t
     with pytest.raises(UserError, match=message) as found:
         read_step_log(path)
     assert str(path) in str(found.value)
+
+
+def test_idle_options_and_foreign_files_are_refused(tmp_path: Path) -> None:
+    log, foreign = tmp_path / "steps.parquet", tmp_path / "mine.yaml"
+    steps(0.0).write_parquet(log)
+    foreign.write_text("precious: 1\n")
+    engine = ["--engine", "llama-3.1-8b-a100-80g"]
+    for arguments, message in (
+        ([str(log), *engine, "--gpu", "x"], "--gpu: says nothing of a step log"),
+        ([str(log), *engine, "--trace", "bundled"], "--trace: says nothing of a step log"),
+        (["--gpu", "x"], "--gpu: says nothing of the engine at hand"),
+        ([str(log), *engine, "--out", str(foreign)], "is no engine file"),
+    ):
+        result = CliRunner().invoke(app, ["calibrate", *arguments])
+        assert isinstance(result.exception, UserError)
+        assert message in str(result.exception)
+    assert foreign.read_text() == "precious: 1\n"
 
 
 def test_a_step_log_that_lacks_rows_or_a_column_is_named(tmp_path: Path) -> None:

@@ -143,6 +143,15 @@ def test_impossible_rows_are_named(tmp_path: Path, served: pl.DataFrame, change:
         read_measured(path)
 
 
+def test_a_row_without_arrival_among_others_is_named(served: pl.DataFrame, tmp_path: Path) -> None:
+    folder = _as_folder(served, tmp_path / "run")
+    rows = [json.loads(line) for line in (folder / "requests.jsonl").read_text().splitlines()]
+    del rows[4]["arrival_time"]
+    (folder / "requests.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(UserError, match="row 5: no field 'arrival_time'"):
+        read_measured(folder)
+
+
 def test_a_recording_without_duration_is_refused(tmp_path: Path, served: pl.DataFrame) -> None:
     times = ("arrival_s", "first_token_s", "finish_s")
     served.with_columns(pl.lit(5.0).alias(name) for name in times).write_parquet(tmp_path / "same.parquet")
