@@ -275,7 +275,7 @@ def read_step_log(path: Path) -> pl.DataFrame:
         raise UserError(f"{path}: cannot be read as Parquet ({str(error).splitlines()[0]})") from error
     durations = ("measured_ms", "duration_s", "cpu_s", "wall_s")
     duration = next((name for name in durations if name in steps.columns), "duration_s")
-    needed = [*TOTALS, duration, *(name for name in ("wave",) if name in steps.columns)]
+    needed = [*TOTALS, duration, *(["wave"] if "wave" in steps.columns else [])]
     for name in needed:
         if name not in steps.columns:
             raise UserError(f"{path}: no column {name!r}; a step log has {', '.join(TOTALS)} and duration_s")

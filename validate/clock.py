@@ -13,8 +13,6 @@ ClockName = Literal["wall", "cpu"]
 class WallClock:
     """Seconds since the replay began, as everybody's, but for the work `outside` the engine."""
 
-    name: ClockName = "wall"
-
     def __init__(self) -> None:
         self._start = self._read()
 
@@ -43,8 +41,6 @@ class CpuClock(WallClock):
     Other processes that take turns on the same cores do not advance it, so that policies can be compared on a noisy
     machine. It is right only where the engine computes on the CPU in this process, on one thread.
     """
-
-    name: ClockName = "cpu"
 
     def wait_until(self, time_s: float) -> None:
         self._start -= max(0.0, time_s - self.now())

@@ -116,9 +116,8 @@ def read_card(folder: Path) -> Card:
         raise UserError(f"{folder}: holds no predictor (no {CARD}); make one with: python -m parsim train")
     try:
         return Card.model_validate_json(file.read_bytes())
-    except (ValidationError, UnicodeDecodeError) as error:
-        what = first_problem(error) if isinstance(error, ValidationError) else "not UTF-8 text"
-        raise UserError(f"{file}: broken card ({what}); train the predictor again") from error
+    except ValidationError as error:
+        raise UserError(f"{file}: broken card ({first_problem(error)}); train the predictor again") from error
 
 
 def load(folder: Path) -> tuple[Ranker, Lexical | None, Card, npt.NDArray[np.int64]]:

@@ -185,11 +185,9 @@ def compare_command(
                 f"{idle}: {spec.name} says this itself; leave the option out, or change a copy of that file"
             )
         comparison = read_comparison(spec)
-    elif not ((folder or data.parent) / data.name).exists():
-        raise UserError(
-            f"{(folder or data.parent) / data.name}: no such file, and no comparison of that name"
-            f"{nearest(str(data), shipped_specs())}"
-        )
+    elif not (file := (folder or data.parent) / data.name).exists():
+        hint = nearest(str(data), shipped_specs())
+        raise UserError(f"{file}: no such file, and no comparison of that name{hint}")
     else:
         name = data.stem.lstrip(".") or "compare"
         one = DataSet(name=name, file=data.name or ".", train_on=list(models), limit=limit)

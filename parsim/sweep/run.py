@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,7 @@ from parsim.sweep.results import Results, collect
 from parsim.sweep.search import search
 from parsim.sweep.spec import ASSUMED_TAU_SOURCE, SweepSpec, dump_spec
 from parsim.sweep.store import Store
-from parsim.sweep.workload import Workload, prepare
+from parsim.sweep.workload import Workload, load_trace, prepare
 from traces import bundled_trace
 from traces.atomic import replacing
 from traces.errors import UserError
@@ -54,14 +53,9 @@ def run_sweep(
     store = Store(folder / "points")
     if fresh:
         store.clear()
-    known = (folder / "traces").exists()
-    workload = prepare(spec, folder / "traces")
-    try:
-        grid = plan.resolve(spec, workload.first)
-    except UserError:
-        if not known:
-            shutil.rmtree(folder / "traces")
-        raise
+    first = load_trace(spec.trace, min(spec.seeds))
+    grid = plan.resolve(spec, first)
+    workload = prepare(spec, first, folder / "traces")
     with replacing(folder / "sweep.yaml") as path:
         path.write_text(dump_spec(spec), encoding="utf-8")
     seeds = workload.seeds

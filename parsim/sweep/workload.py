@@ -79,11 +79,13 @@ def _call(make: Callable[..., Trace], where: str, arguments: dict[str, Any], see
         raise UserError(f"{where}: {error}") from error
 
 
-def prepare(spec: SweepSpec, folder: Path) -> Workload:
-    """Write the traces of all seeds under `folder` and return where they are. What is there is reused by content."""
+def prepare(spec: SweepSpec, first: Trace, folder: Path) -> Workload:
+    """Write the traces of all seeds under `folder` and return where they are. What is there is reused by content.
+
+    `first`: the trace of the lowest seed.
+    """
     from traces import write_trace
 
-    first = load_trace(spec.trace, min(spec.seeds))
     redrawn = "recipe" in first.metadata
     paths: dict[int, Path] = {}
     for seed in sorted(spec.seeds) if redrawn else (min(spec.seeds),):
