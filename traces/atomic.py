@@ -14,19 +14,18 @@ from traces.errors import UserError
 def check_target(path: str | os.PathLike[str]) -> None:
     """Make sure that a file can be written at `path`, before the hours of work whose result it takes.
 
-    The parent folder is created.
+    Nothing is created: whoever is refused later for another reason finds no empty folder.
 
     Raises:
-        UserError: `path` is a folder, or its parent cannot be written.
+        UserError: `path` is a folder, or the nearest folder above it that is there cannot be written.
     """
     target = Path(path)
     if target.is_dir():
         raise UserError(f"{target}: is a folder, expected a file name; name a file inside it")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"{target}: cannot write there ({error.strerror}); choose another place") from error
-    if not os.access(target.parent, os.W_OK | os.X_OK):
+    above = next(parent for parent in target.absolute().parents if parent.exists())
+    if not above.is_dir():
+        raise UserError(f"{target}: cannot write there ({above} is no folder); choose another place")
+    if not os.access(above, os.W_OK | os.X_OK):
         raise UserError(f"{target}: cannot write there (no permission); choose another place")
 
 
@@ -42,6 +41,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     target = Path(path)
     check_target(target)
     try:
+        target.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{target.stem}-", suffix=target.suffix, dir=target.parent)
     except OSError as error:
         raise UserError(f"{target}: cannot write there ({error.strerror}); choose another place") from error

@@ -60,7 +60,9 @@ def calibrate(
     log = source is not None and source.suffix == ".parquet" and not (source.parent / "engine.json").is_file()
     what = "the engine at hand" if source is None else "a step log" if log else "a recording"
     idle = {"--engine": engine if not log else None, "--gpu": gpu if source is None or log else None}
-    idle |= {"--trace": trace if source is not None else None, "--model": model if log else None}
+    idle |= {"--model": model if log else None}
+    if source is not None:
+        idle |= {"--trace": trace, "--dummy": dummy, "--clock": clock if clock != "auto" else None}
     for option, given in idle.items():
         if given:
             raise UserError(f"{option}: says nothing of {what}; leave it out")

@@ -66,10 +66,10 @@ def test_a_target_that_became_a_folder_meanwhile_is_told(tmp_path):
 
 
 def test_a_target_is_checked_before_the_work(tmp_path):
-    check_target(tmp_path / "new" / "x")
-    assert list((tmp_path / "new").iterdir()) == []
+    check_target(tmp_path / "new" / "deep" / "x")
+    assert list(tmp_path.iterdir()) == []
     with pytest.raises(UserError, match="is a folder"):
-        check_target(tmp_path / "new")
+        check_target(tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot write there"):
         check_target(tmp_path / "file" / "x")

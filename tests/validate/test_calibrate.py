@@ -109,6 +109,8 @@ def test_idle_options_and_foreign_files_are_refused(tmp_path: Path) -> None:
     for arguments, message in (
         ([str(log), *engine, "--gpu", "x"], "--gpu: says nothing of a step log"),
         ([str(log), *engine, "--trace", "bundled"], "--trace: says nothing of a step log"),
+        ([str(log), *engine, "--dummy"], "--dummy: says nothing of a step log"),
+        ([str(log), *engine, "--clock", "wall"], "--clock: says nothing of a step log"),
         (["--gpu", "x"], "--gpu: says nothing of the engine at hand"),
         ([str(log), *engine, "--out", str(foreign)], "is no engine file"),
     ):
