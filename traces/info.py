@@ -8,6 +8,7 @@ import polars as pl
 
 from traces.corpus import Corpus
 from traces.jitter import tick_s
+from traces.ranking import rankings
 from traces.trace import SCORE_PREFIX, Trace
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
@@ -28,6 +29,7 @@ def describe(trace: Trace | Corpus) -> dict[str, Any]:
             `kv_tokens_per_request`: their mean and quantiles; `kv_tokens_max`: of the longest request.
         prompt_tokens_per_s, output_tokens_per_s: demanded at the trace's own rate; None without a rate.
         shared_blocks: share of the prefix hashes that an earlier request (or place) has had; None without.
+        rankings: tau_b of each score with the response length, see `traces.ranking`.
         lacks: what it has not, in words.
         metadata: provenance.
     """
@@ -46,6 +48,7 @@ def describe(trace: Trace | Corpus) -> dict[str, Any]:
     for column in ("prompt_tokens", "output_tokens"):
         found[f"{column}_per_s"] = rate * found[column]["mean"] if rate is not None else None
     found["shared_blocks"] = _shared_blocks(frame)
+    found["rankings"] = rankings(frame)
     found["lacks"] = _lacks(trace)
     found["metadata"] = dict(trace.metadata)
     return found

@@ -29,9 +29,20 @@ def show(figures: dict[str, Any]) -> None:
         about.add_row(key, escape(text))
     console.print(facts)
     console.print(lengths)
+    if figures["rankings"]:
+        console.print(_rankings(figures["rankings"]))
     for lack in figures["lacks"]:
         console.print(f"lacks: {lack}", highlight=False)
     console.print(about)
+
+
+def _rankings(rows: list[dict[str, Any]]) -> Table:
+    title = "Kendall's tau-b of scores with response lengths: over all requests, and within clients"
+    table = Table(*map(escape, rows[0]), title=title if len(rows[0]) > 2 else title.split(":")[0])
+    for row in rows:
+        name, *taus = row.values()
+        table.add_row(escape(name), *("undefined" if tau is None else f"{tau:.3f}" for tau in taus))
+    return table
 
 
 def _facts(figures: dict[str, Any]) -> list[tuple[str, str]]:

@@ -62,7 +62,11 @@ def calibrate(
     idle = {"--engine": engine if not log else None, "--gpu": gpu if source is None or log else None}
     idle |= {"--model": model if log else None}
     if source is not None:
-        idle |= {"--trace": trace, "--dummy": dummy, "--clock": clock if clock != "auto" else None}
+        idle |= {
+            "--trace": trace,
+            "--dummy": "yes" if dummy else None,
+            "--clock": clock if clock != "auto" else None,
+        }
     for option, given in idle.items():
         if given:
             raise UserError(f"{option}: says nothing of {what}; leave it out")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,32 +17,51 @@ def prompt_length(prompts: Sequence[str]) -> Floats:
 
 def tfidf_ridge(training: Sequence[str], lengths: Floats, test: Sequence[str]) -> Floats:
     """Scores of `test` by ridge regression of log `lengths` on TF-IDF of the words and word pairs of
-    `training`.
+    `training`; all 0, which ranks nothing, where `training` has no words to learn from.
     """
-    scores: Floats = _words_and_ridge(len(training)).fit(training, np.log(lengths)).predict(test)
-    return scores
+    scores = _words_and_ridge(training, lengths, test, _min_df(len(training)))
+    return np.zeros(len(test)) if scores is None else scores
 
 
 def tfidf_ridge_folds(prompts: Sequence[str], lengths: Floats, folds: int = 5) -> Floats:
     """The same baseline where there is no training set: each fold of the prompts is scored by the others,
     (n,).
 
-    Fewer prompts than twice the folds are not scored: all get 0.
+    Fewer prompts than twice the folds are not scored, nor any where a fold's others have no words to learn from: all
+    get 0.
     """
-    from sklearn.model_selection import KFold, cross_val_predict
+    from sklearn.model_selection import KFold
 
+    scores = np.zeros(len(prompts))
     if len(prompts) < 2 * folds:
-        return np.zeros(len(prompts))
-    model = _words_and_ridge(len(prompts) * (folds - 1) // folds)
-    parts = KFold(folds, shuffle=True, random_state=0)
-    scores: Floats = cross_val_predict(model, np.array(prompts, dtype=object), np.log(lengths), cv=parts)
+        return scores
+    min_df = _min_df(len(prompts) * (folds - 1) // folds)
+    for others, fold in KFold(folds, shuffle=True, random_state=0).split(scores):
+        training, test = ([prompts[row] for row in rows] for rows in (others, fold))
+        found = _words_and_ridge(training, lengths[others], test, min_df)
+        if found is None:
+            return np.zeros(len(prompts))
+        scores[fold] = found
     return scores
 
 
-def _words_and_ridge(count: int) -> Any:
+def _min_df(prompts: int) -> int:
+    """Prompts that a word must be in: those of a single one tell nothing once there are many."""
+    return 2 if prompts > 500 else 1
+
+
+def _words_and_ridge(
+    training: Sequence[str], lengths: Floats, test: Sequence[str], min_df: int
+) -> Floats | None:
+    """Predicted log lengths of `test`, or None where no word is in `min_df` prompts of `training`."""
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import Ridge
-    from sklearn.pipeline import make_pipeline
 
-    words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, min_df=2 if count > 500 else 1)
-    return make_pipeline(words, Ridge(alpha=2.0, solver="sparse_cg", tol=1e-4))
+    words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, min_df=min_df)
+    try:
+        features = words.fit_transform(training)
+    except ValueError:  # for an empty vocabulary, the one thing that it refuses in a list of texts
+        return None
+    ridge = Ridge(alpha=2.0, solver="sparse_cg", tol=1e-4).fit(features, np.log(lengths))
+    scores: Floats = ridge.predict(words.transform(test))
+    return scores

@@ -1,65 +1,33 @@
 """A predictor on disk: `model.safetensors` (what training changed) and `card.json` (what it is and how good).
 
-The card is written last: a folder with a card is a whole predictor. The encoder's own weights are not in it;
-they are loaded by name and, where the card states a sha256, must be the same.
+The card is written last and has the checksum of the weights: a folder with a card is a whole predictor. The
+encoder's own weights are not in it; they are loaded by name and, where the card states a sha256, must be the same.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from parsim.engine.load import first_problem
+from parsim.predictor.card import CARD, Card, check_name, read_card
 from parsim.predictor.encoder import load_encoder
 from parsim.predictor.lexical import Lexical
 from parsim.predictor.model import Ranker
-from parsim.predictor.recipe import Recipe
 from parsim.predictor.train import History
 from traces.atomic import replacing
 from traces.errors import UserError
 
 WEIGHTS = "model.safetensors"
-CARD = "card.json"
 HISTORY = "training.json"
 _KEYS = "training_prompt_keys"
 _LEXICAL = "lexical."
-
-
-class Card(BaseModel):
-    """What a predictor is, in words and numbers. Holds no times, so that a rerun writes the same bytes.
-
-    Attributes:
-        name: the score column is `score.NAME`.
-        recipe: every training choice.
-        data: source, models, unit, prompts a part, censored and dropped rows.
-        split: seed and shares, or the rule by which prompts were held out.
-        encoder: name, source, sha256, licence.
-        results: tau_b with interval on held-out prompts, and the baselines on the same prompts.
-        target: mean and standard deviation of log length in training: a pointwise score s expects exp(mean +
-            s * std).
-        licence: of these weights.
-        notes: what a user must know.
-    """
-
-    model_config = ConfigDict(extra="forbid")
-
-    format: int = 1
-    name: str
-    recipe: Recipe
-    data: dict[str, Any]
-    split: dict[str, Any]
-    encoder: dict[str, str]
-    results: dict[str, Any] = Field(default_factory=dict)
-    target: tuple[float, float] = (0.0, 1.0)
-    licence: str = "as the training data"
-    notes: list[str] = Field(default_factory=list)
 
 
 def halve(ranker: Ranker) -> None:
@@ -83,65 +51,57 @@ def save(
     Args:
         folder: created if need be.
         ranker: the trained model.
-        card: its card.
+        card: its card; takes the checksum of the weights.
         training_keys: `split.prompt_keys` of every prompt that training or validation saw.
         lexical: the bag-of-words part, if any.
-    """
-    from safetensors.torch import save_file
 
+    Raises:
+        UserError: a name that is none, or weights that would give scores that are no numbers; nothing is written.
+    """
+    import safetensors.torch
+
+    check_name(card.name, str(folder))
     tensors = {
         name: (
             value.half() if value.is_floating_point() and name not in ("mean", "spread") else value
         ).contiguous()
         for name, value in ranker.trained_state().items()
     }
+    flaw = _flaw(tensors) or (lexical.flaw() if lexical is not None else "")
+    if flaw:
+        raise UserError(
+            f"{folder}: what was trained is not usable ({flaw}), so it is not saved; lower the learning rate,"
+            " compute in 32 bits (--precision fp32), or train on more prompts"
+        )
     tensors[_KEYS] = torch.from_numpy(np.unique(training_keys))
     if lexical is not None:
         tensors |= {_LEXICAL + name: torch.from_numpy(value) for name, value in lexical.arrays().items()}
+    weights = safetensors.torch.save(tensors)
+    card.weights_sha256 = hashlib.sha256(weights).hexdigest()
     (folder / CARD).unlink(missing_ok=True)
     with replacing(folder / WEIGHTS) as temporary:
-        save_file(tensors, temporary)
+        temporary.write_bytes(weights)
     with replacing(folder / CARD) as temporary:
         temporary.write_text(card.model_dump_json(indent=2) + "\n", encoding="utf-8")
-
-
-def read_card(folder: Path) -> Card:
-    """The card of a predictor.
-
-    Raises:
-        UserError: no predictor there, or its card is broken.
-    """
-    file = folder / CARD
-    if not file.is_file():
-        raise UserError(f"{folder}: holds no predictor (no {CARD}); make one with: python -m parsim train")
-    try:
-        return Card.model_validate_json(file.read_bytes())
-    except ValidationError as error:
-        raise UserError(f"{file}: broken card ({first_problem(error)}); train the predictor again") from error
 
 
 def load(folder: Path) -> tuple[Ranker, Lexical | None, Card, npt.NDArray[np.int64]]:
     """(ranker, lexical part or None, card, keys of the prompts that training saw).
 
     Raises:
-        UserError: no predictor, a corrupted file, weights that do not fit the encoder, or another encoder
+        UserError: no predictor, a corrupted file, weights that do not fit the card or the encoder, or another encoder
             than the one it was trained on.
     """
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
     card = read_card(folder)
     file = folder / WEIGHTS
-    try:
-        tensors = load_file(file)
-    except (OSError, SafetensorError) as error:
+    tensors = _read_weights(file, card.weights_sha256)
+    keys = tensors.pop(_KEYS, torch.empty(0))
+    if keys.dtype != torch.int64 or keys.ndim != 1 or not len(keys):
         raise UserError(
-            f"{file}: corrupted or missing weights ({error}); train or copy the predictor again"
-        ) from error
-    keys = tensors.pop(_KEYS, torch.empty(0, dtype=torch.int64)).numpy()
-    words = {
-        name.removeprefix(_LEXICAL): tensors.pop(name).numpy() for name in list(tensors) if _LEXICAL in name
-    }
+            f"{file}: no list of the prompts that training saw ('{_KEYS}'), without which a flattering figure cannot be"
+            " told; train or copy the predictor again"
+        )
+    lexical = _read_lexical(tensors, card, file)
     encoder = load_encoder(card.recipe.encoder)
     expected = card.encoder.get("sha256", "")
     if expected and encoder.sha256 and encoder.sha256 != expected:
@@ -155,11 +115,53 @@ def load(folder: Path) -> tuple[Ranker, Lexical | None, Card, npt.NDArray[np.int
         raise UserError(
             f"{file}: weights do not fit encoder '{card.recipe.encoder}'; train the predictor again"
         )
-    if not all(torch.isfinite(value).all() for value in tensors.values()):
-        raise UserError(f"{file}: weights are not finite numbers; train or copy the predictor again")
+    flaw = _flaw(tensors)
+    if flaw:
+        raise UserError(f"{file}: unusable weights ({flaw}); train or copy the predictor again")
     ranker.load_state_dict({name: value.float() for name, value in tensors.items()}, strict=False)
     ranker.eval()
-    return ranker, Lexical.from_arrays(words) if words else None, card, keys
+    return ranker, lexical, card, keys.numpy()
+
+
+def _read_weights(file: Path, sha256: str) -> dict[str, torch.Tensor]:
+    """The tensors of a file with that checksum; an empty one is not compared."""
+    import safetensors.torch
+
+    try:
+        data = file.read_bytes()
+        found = hashlib.sha256(data).hexdigest()
+        if sha256 and found != sha256:
+            raise ValueError(f"sha256 is {found}, the card says {sha256}")
+        return safetensors.torch.load(data)
+    except Exception as error:  # safetensors has an error of its own, and lets some of Python's through
+        raise UserError(
+            f"{file}: corrupted or missing weights ({error}); train or copy the predictor again"
+        ) from error
+
+
+def _read_lexical(tensors: dict[str, torch.Tensor], card: Card, file: Path) -> Lexical | None:
+    """Take the bag-of-words part out of `tensors`: there is one where the recipe has one, and nowhere else."""
+    words = {name: tensors.pop(name) for name in [*tensors] if name.startswith(_LEXICAL)}
+    if not words and not card.recipe.lexical:
+        return None
+    try:
+        if not card.recipe.lexical:
+            raise ValueError("the card's recipe has none")
+        return Lexical.from_arrays(
+            {name.removeprefix(_LEXICAL): value.numpy() for name, value in words.items()}
+        )
+    except (TypeError, ValueError) as error:  # NumPy lacks some types of torch
+        raise UserError(
+            f"{file}: unusable bag-of-words part, '{_LEXICAL}*' ({error}); train or copy the predictor again"
+        ) from error
+
+
+def _flaw(tensors: Mapping[str, torch.Tensor]) -> str:
+    """Why a ranker with these weights gives scores that are no numbers, or nothing."""
+    for name, value in tensors.items():
+        if not value.is_floating_point() or not torch.isfinite(value).all():
+            return f"'{name}' holds something other than finite numbers"
+    return "'spread' holds numbers that are not above 0" if not (tensors["spread"] > 0).all() else ""
 
 
 def write_history(folder: Path, history: History, about: dict[str, str]) -> None:
@@ -169,7 +171,15 @@ def write_history(folder: Path, history: History, about: dict[str, str]) -> None
 
 
 def read_history(folder: Path) -> History:
-    """What `write_history` wrote."""
-    written = json.loads((folder / HISTORY).read_text(encoding="utf-8"))
-    known = {field.name for field in fields(History)}
-    return History(**{name: value for name, value in written.items() if name in known})
+    """What `write_history` wrote.
+
+    Raises:
+        UserError: there is none, or it is broken.
+    """
+    file = folder / HISTORY
+    try:
+        written = json.loads(file.read_bytes())
+        known = {field.name for field in fields(History)}
+        return History(**{name: value for name, value in written.items() if name in known})
+    except (OSError, ValueError, AttributeError) as error:
+        raise UserError(f"{file}: no history of a training ({error!r}); train the predictor again") from error

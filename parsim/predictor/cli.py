@@ -13,6 +13,20 @@ Data = Annotated[
 Model = Annotated[
     str | None, typer.Option(help="whose lengths, where DATA has several models; a,b are averaged; all")
 ]
+Public = Annotated[
+    str | None,
+    typer.Option(
+        "--corpus",
+        help="DATA is a public corpus in its own layout: alpaca-gpt4, lmsys-chat-1m, math-plus, evol-codealpaca-v1;"
+        " for train and evaluate, DATA may be the word hub: it is then fetched from the Hugging Face hub",
+    ),
+]
+Unit = Annotated[
+    str | None,
+    typer.Option(
+        help="with --corpus: lengths in tokens, words or chars; default tokens, in evaluate the predictor's own"
+    ),
+]
 Threads = Annotated[int | None, typer.Option(help="CPU threads; default: torch's choice", min=1)]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="no progress bar")]
 
@@ -33,13 +47,8 @@ def train(
         str | None, typer.Option(help="Hugging Face name or folder; the paper's is bert-base-uncased")
     ] = None,
     model: Model = None,
-    corpus: Annotated[
-        str | None,
-        typer.Option(
-            help="DATA is a public corpus: alpaca-gpt4, lmsys-chat-1m, math-plus, evol-codealpaca-v1"
-        ),
-    ] = None,
-    unit: Annotated[str, typer.Option(help="with --corpus: lengths in tokens, words or chars")] = "tokens",
+    corpus: Public = None,
+    unit: Unit = None,
     name: Annotated[
         str | None, typer.Option(help="score column is score.NAME; default: the folder's")
     ] = None,
@@ -76,7 +85,7 @@ def train(
         models=_names(model),
         corpus=corpus,
         unit=unit,
-        name=name or out.name,
+        name=name,
         test_share=test_share,
         overwrite=overwrite,
         threads=threads,
@@ -88,6 +97,14 @@ def evaluate(
     predictor: Annotated[str, typer.Argument(help="folder, or a shipped predictor's name")],
     data: Data,
     model: Model = None,
+    ceiling: Annotated[
+        str | None,
+        typer.Option(
+            help="models that are repeated samples of one, for the noise ceiling: a,b; default: --model"
+        ),
+    ] = None,
+    corpus: Public = None,
+    unit: Unit = None,
     unseen: Annotated[bool, typer.Option("--unseen", help="only prompts that training did not see")] = False,
     allow_seen: Annotated[bool, typer.Option("--allow-seen", help="all prompts, seen ones too")] = False,
     json_: Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")] = False,
@@ -102,6 +119,9 @@ def evaluate(
         predictor,
         data,
         models=_names(model),
+        ceiling=_names(ceiling),
+        corpus=corpus,
+        unit=unit,
         unseen=unseen,
         allow_seen=allow_seen,
         as_json=json_,
@@ -117,7 +137,7 @@ def score(
     out: Annotated[
         Path, typer.Argument(help="where to write; the ending picks the format: .parquet .csv .jsonl")
     ],
-    precision: Annotated[str, typer.Option(help="auto, fp32 or bf16")] = "auto",
+    precision: Annotated[str, typer.Option(help="auto, fp32, bf16 or fp16")] = "auto",
     threads: Threads = None,
     quiet: Quiet = False,
 ) -> None:
@@ -138,6 +158,8 @@ def compare(
         Path | None, typer.Option("--data", help="where a spec's files are; default: beside it")
     ] = None,
     model: Model = None,
+    corpus: Public = None,
+    unit: Unit = None,
     out: Annotated[Path | None, typer.Option(help="default reports/NAME")] = None,
     seeds: Annotated[
         int | None, typer.Option(help="trainings of each objective, 3 by default; a spec has its own", min=1)
@@ -150,6 +172,7 @@ def compare(
     ] = None,
     limit: Annotated[int | None, typer.Option(help="train on at most so many prompts", min=2)] = None,
     threads: Threads = None,
+    jobs: Annotated[int, typer.Option(help="trainings at a time, each on one core", min=1)] = 1,
     quiet: Quiet = False,
 ) -> None:
     """Train all objectives at equal budget over seeds and print the table."""
@@ -159,12 +182,15 @@ def compare(
         data,
         folder=folder,
         models=_names(model),
+        corpus=corpus,
+        unit=unit,
         out=out,
         seeds=seeds,
         ablate=ablate,
         settings=set_ or [],
         limit=limit,
         threads=threads,
+        jobs=jobs,
         progress=not quiet,
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ import numpy as np
 from pydantic import ValidationError
 from rich.console import Console
 
-from parsim.engine.load import nearest
-from parsim.predictor.corpus import Corpus, read_corpus
+from parsim.engine.load import first_problem, nearest
+from parsim.predictor.corpus import Corpus
+from parsim.predictor.data import HUB, read_data
 from parsim.predictor.recipe import Recipe
 from traces.errors import UserError
 
@@ -31,19 +33,22 @@ def train_command(
     settings: Sequence[str],
     models: Sequence[str],
     corpus: str | None,
-    unit: str,
-    name: str,
+    unit: str | None,
+    name: str | None,
     test_share: float,
     overwrite: bool,
     threads: int | None,
     progress: bool,
 ) -> None:
     """`python -m parsim train`: see `parsim.predictor.fit.fit`."""
+    from parsim.predictor.card import check_name
     from parsim.predictor.fit import fit
     from parsim.predictor.split import SPLIT_SEED, split
 
     recipe = make_recipe(changes, settings)
-    read = _read(data, corpus, unit, recipe)
+    called = out.resolve().name if name is None else name
+    check_name(called, f"{out}, without --name" if name is None else "--name")
+    read = read_data(data, corpus, unit, recipe.encoder)
     labelled = read.label(models)
     _tell_dropped(read)
     parts = split(labelled, test_share=test_share)
@@ -52,7 +57,7 @@ def train_command(
         labelled,
         parts,
         recipe,
-        name=name,
+        name=called,
         source={
             "source": Path(read.source).name,
             "models": list(models) or read.models,
@@ -84,6 +89,9 @@ def evaluate_command(
     data: Path,
     *,
     models: Sequence[str],
+    ceiling: Sequence[str],
+    corpus: str | None,
+    unit: str | None,
     unseen: bool,
     allow_seen: bool,
     as_json: bool,
@@ -94,13 +102,17 @@ def evaluate_command(
     from parsim.predictor.predictor import load_predictor
     from parsim.predictor.split import refuse_overlap, seen
 
-    corpus = read_corpus(data)
     _set_threads(threads)
     loaded = load_predictor(predictor)
-    if not models and set(loaded.card.data.get("models", [])) <= set(corpus.models):
+    own = str(loaded.card.data.get("unit", "tokens")) if corpus is not None else None
+    read = read_data(data, corpus, unit or own, loaded.card.recipe.encoder)
+    _tell_dropped(read)
+    if not models and set(loaded.card.data.get("models", [])) <= set(read.models):
         models = list(loaded.card.data.get("models", []))
-    labelled = corpus.label(models)
+    labelled = read.label(models)
+    read.label(ceiling or models)  # an unknown name is refused before anything is scored
     known = seen(labelled.prompts, loaded.training_keys)
+    training = labelled.take(np.flatnonzero(known))
     if unseen:
         labelled = labelled.take(np.flatnonzero(~known))
         if len(labelled) < 2:
@@ -109,7 +121,10 @@ def evaluate_command(
             )
     elif not allow_seen:
         refuse_overlap(labelled.prompts, loaded.training_keys, str(data))
-    report = measure(loaded.score(labelled.prompts), labelled, corpus, models)
+    scores = loaded.score(labelled.prompts)
+    judges = models or read.models
+    alone = judges if len(judges) == 1 and judges != ["all"] else []
+    report = measure(scores, labelled, read, ceiling or alone, training=training if unseen else None)
     report |= {"predictor": loaded.name, "seen_prompts_left_out": int(known.sum()) if unseen else 0}
     from parsim.predictor.score import score_latency
 
@@ -142,8 +157,8 @@ def score_command(
     span_s = float(read.frame["arrival_s"].max() or 0.0)  # type: ignore[arg-type]
     if span_s > 0:
         print(
-            f"  {scored.wall_s / span_s:.2%} of the {span_s:,.0f} s over which the requests arrive"
-            f" (the paper states {PAPER_OVERHEAD:.2%} of serving time for scoring and sorting)"
+            f"  scoring took {scored.wall_s / span_s:.2%} of the {span_s:,.0f} s from the first arrival to the last;"
+            f" the paper's {PAPER_OVERHEAD:.2%} is another share: scoring and sorting in the time spent serving"
         )
     if f"score.{loaded.name}" in read.frame.columns:
         print(f"  the scores that {trace} had in score.{loaded.name} are replaced")
@@ -156,12 +171,15 @@ def compare_command(
     *,
     folder: Path | None,
     models: Sequence[str],
+    corpus: str | None,
+    unit: str | None,
     out: Path | None,
     seeds: int | None,
     ablate: bool,
     settings: Sequence[str],
     limit: int | None,
     threads: int | None,
+    jobs: int,
     progress: bool,
 ) -> None:
     """`python -m parsim compare`: see `parsim.predictor.compare.run_comparison`."""
@@ -179,27 +197,36 @@ def compare_command(
     spec = shipped_spec(str(data)) or (data if data.suffix in (".yaml", ".yml") else None)
     if spec is not None:
         given = {"--model": models, "--seeds": seeds, "--set": settings, "--limit": limit}
+        given |= {"--corpus": corpus, "--unit": unit}
         idle = next((option for option, value in given.items() if value), None)
         if idle is not None:
             raise UserError(
                 f"{idle}: {spec.name} says this itself; leave the option out, or change a copy of that file"
             )
         comparison = read_comparison(spec)
-    elif not (file := (folder or data.parent) / data.name).exists():
-        hint = nearest(str(data), shipped_specs())
-        raise UserError(f"{file}: no such file, and no comparison of that name{hint}")
     else:
+        if data.exists() or (corpus is not None and str(data) == HUB):
+            folder = data.parent
+        elif not (file := (folder or data.parent) / data.name).exists():
+            hint = nearest(str(data), shipped_specs())
+            raise UserError(f"{file}: no such file, and no comparison of that name{hint}")
         name = data.stem.lstrip(".") or "compare"
-        one = DataSet(name=name, file=data.name or ".", train_on=list(models), limit=limit)
+        one = DataSet(
+            name=name, file=data.name or ".", corpus=corpus, unit=unit, train_on=list(models), limit=limit
+        )
         chosen = list(range(1, (seeds or 3) + 1))
-        comparison = Comparison(name=name, seeds=chosen, recipe=make_recipe({}, settings), datasets=[one])
+        try:
+            comparison = Comparison(name=name, seeds=chosen, recipe=make_recipe({}, settings), datasets=[one])
+        except ValidationError as error:
+            raise UserError(first_problem(error)) from error
     if ablate:
         known = {variant.name for variant in comparison.variants}
         variants = [*comparison.variants, *(one for one in ABLATIONS if one.name not in known)]
         comparison = comparison.model_copy(update={"variants": variants})
     _set_threads(threads)
     target = out or Path("reports") / comparison.name
-    results = run_comparison(comparison, target, folder or data.parent, say=console.print, progress=progress)
+    say = partial(console.print, markup=False)
+    results = run_comparison(comparison, target, folder or data.parent, say=say, progress=progress, jobs=jobs)
     print(markdown(results))
     print(f"written to {target}: results.parquet, table.md, runs/")
 
@@ -226,23 +253,7 @@ def make_recipe(changes: dict[str, Any], settings: Sequence[str]) -> Recipe:
     try:
         return Recipe.model_validate(fields)
     except ValidationError as error:
-        first = error.errors()[0]
-        raise UserError(f"recipe: {first['loc'][0]}={first['input']!r}: {first['msg']}") from error
-
-
-def _read(data: Path, corpus: str | None, unit: str, recipe: Recipe) -> Corpus:
-    if corpus is None:
-        return read_corpus(data)
-    from parsim.predictor.encoder import load_encoder
-    from parsim.predictor.paper_corpora import LAYOUTS, read_paper_corpus
-
-    if corpus not in LAYOUTS:
-        raise UserError(f"--corpus {corpus}: unknown; there are {', '.join(LAYOUTS)}")
-    if unit not in ("tokens", "words", "chars"):
-        raise UserError(f"--unit {unit}: expected tokens, words or chars")
-    tokenizer = load_encoder(recipe.encoder).tokenizer if unit == "tokens" else None
-    file = None if str(data) == "hub" else data
-    return read_paper_corpus(corpus, file, unit=unit, tokenizer=tokenizer)  # type: ignore[arg-type]
+        raise UserError(f"recipe: {first_problem(error)}") from error
 
 
 def _tell_dropped(corpus: Corpus) -> None:

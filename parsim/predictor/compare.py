@@ -1,16 +1,10 @@
-"""Objectives against each other at equal budget, over seeds and data sets, beside three plain baselines.
-
-Every run of a spec is kept as two files, so that an interrupted comparison goes on where it stopped and the
-table can be remade without training.
-"""
+"""Objectives against each other at equal budget, over seeds and data sets, beside three plain baselines."""
 
 from __future__ import annotations
 
-import hashlib
-import itertools
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +13,11 @@ import numpy.typing as npt
 import polars as pl
 
 from parsim.predictor.baselines import prompt_length, tfidf_ridge
-from parsim.predictor.comparison import BASELINES, Comparison, DataSet, Variant
-from parsim.predictor.corpus import Corpus, Labelled, read_corpus
-from parsim.predictor.encoder import MissingEncoder
-from parsim.predictor.recipe import Recipe
-from parsim.predictor.split import Split, split
+from parsim.predictor.comparison import BASELINES, Comparison, Variant
+from parsim.predictor.encoder import MissingEncoder, load_encoder
+from parsim.predictor.runs import Run, Runs
 from parsim.predictor.table import judge, markdown
+from parsim.predictor.task import Task, prepare
 from traces.atomic import check_target, replacing
 from traces.errors import UserError
 
@@ -35,13 +28,41 @@ TUNING_SEED = 0
 
 
 @dataclass(frozen=True)
-class _Job:
-    """One data set, read and split once for all its runs."""
+class _Method:
+    """A variant on a data set: what has to be trained for it."""
 
-    spec: DataSet
-    corpus: Corpus
-    data: Labelled
-    parts: Split
+    comparison: Comparison
+    task: Task
+    tuning_task: Task
+    variant: Variant
+
+    def tunings(self) -> list[tuple[dict[str, Any], Run]]:
+        """Every combination of the grid with the training that judges it; none without a grid."""
+        choices = self.comparison.choices(self.task.spec, self.variant)
+        return [(choice, self._run(self.tuning_task, choice, TUNING_SEED)) for choice in choices]
+
+    def settle(self, runs: Runs) -> dict[str, Any]:
+        """The combination that ranks the validation prompts best."""
+        tunings = self.tunings()
+        if not tunings:
+            return {}
+
+        def reached(run: Run) -> float:
+            _, facts = runs.get(run)
+            return float(facts["epochs"][facts["best_epoch"] - 1]["validation_tau_b"])
+
+        best, _ = max(tunings, key=lambda tuning: reached(tuning[1]))
+        return best
+
+    def runs(self, settled: dict[str, Any]) -> list[Run]:
+        """One training a seed."""
+        seeds = self.variant.seeds or self.task.spec.seeds or self.comparison.seeds
+        return [self._run(self.task, settled, seed) for seed in seeds]
+
+    def _run(self, task: Task, choice: dict[str, Any], seed: int) -> Run:
+        return Run(
+            task, self.variant, self.comparison.recipe_of(task.spec, self.variant, choice | {"seed": seed})
+        )
 
 
 def run_comparison(
@@ -51,6 +72,7 @@ def run_comparison(
     say: Callable[[str], None] = print,
     *,
     progress: bool = False,
+    jobs: int = 1,
 ) -> pl.DataFrame:
     """Train what is not yet trained, then write `results.parquet` and `table.md` to `out` and return the
     results.
@@ -60,7 +82,8 @@ def run_comparison(
         out: where to write; finished runs there are reused.
         base: the folder that `DataSet.file` is relative to.
         say: told of each run.
-        progress: show a progress bar for each training.
+        progress: show a progress bar for each training, where one runs at a time.
+        jobs: so many trainings at a time, each on one core.
 
     Returns:
         One row a (data set, test model, method): tau_b, low, high (95%, over prompts; mean over seeds),
@@ -68,40 +91,32 @@ def run_comparison(
         what was chosen on the validation prompts.
 
     Raises:
-        UserError: a file or a model that is not there, before anything is trained. A variant whose encoder cannot be
-            had is left out.
+        UserError: a file or a model that is not there, before anything is trained; or no variant whose encoder can be
+            had. A variant whose encoder cannot be had is left out where others can.
     """
-    rows: list[dict[str, Any]] = []
-    jobs = [_prepare(spec, base, spec.limit) for spec in comparison.datasets]
-    for job in jobs:
-        _check_models(job, _variants(comparison, job.spec))
-    runs = _Runs(out / "runs", say, progress)
+    counting = comparison.recipe.encoder
+    tasks = [prepare(spec, base, spec.limit, counting) for spec in comparison.datasets]
+    for task in tasks:
+        task.check(comparison.variants_of(task.spec))
+        for reason, count in task.corpus.dropped.items():
+            say(f"{task.corpus.source}: {count:,} rows left out: {reason}")
     check_target(out / "table.md")
-    for job in jobs:
-        spec = job.spec
-        prompts = job.data.take(job.parts.test).prompts
+    methods = {task.spec.name: _methods(comparison, task, base, say) for task in tasks}
+    every = [method for some in methods.values() for method in some]
+    runs = Runs(out / "runs", say, progress, jobs)
+    runs.make([run for method in every for _, run in method.tunings()])
+    settled = {id(method): method.settle(runs) for method in every}
+    runs.make([run for method in every for run in method.runs(settled[id(method)])])
+    rows: list[dict[str, Any]] = []
+    for task in tasks:
         scores: dict[str, list[Floats]] = {}
         facts: dict[str, list[dict[str, Any]]] = {}
-        for variant in _variants(comparison, spec):
-            try:
-                settled = _settle(comparison, job, base, variant, runs)
-                recipe = _recipe(comparison, job, variant, settled)
-                for seed in variant.seeds or spec.seeds or comparison.seeds:
-                    found, fact = runs.get(job, variant, recipe.model_copy(update={"seed": seed}))
-                    scores.setdefault(variant.name, []).append(found)
-                    facts.setdefault(variant.name, []).append(fact | {"settled": settled})
-            except MissingEncoder as error:
-                say(f"  left out: {error}")
-        training = job.data.take(job.parts.train)
-        plain = (prompt_length(prompts), tfidf_ridge(training.prompts, training.lengths, prompts))
-        scores |= {name: [found] for name, found in zip(BASELINES, plain, strict=True)}
-        about = {
-            "dataset": spec.name,
-            "trained_on": ", ".join(spec.train_on) or "its only model",
-            "training_prompts": len(training),
-        }
-        for test in _tests(job):
-            rows += judge(job.corpus, test, prompts, scores, facts, ceiling=spec.ceiling, about=about)
+        for method in methods[task.spec.name]:
+            choice = settled[id(method)]
+            found = [runs.get(run) for run in method.runs(choice)]
+            scores[method.variant.name] = [one for one, _ in found]
+            facts[method.variant.name] = [fact | {"settled": choice} for _, fact in found]
+        rows += _judged(task, scores, facts)
     results = pl.DataFrame(rows, infer_schema_length=None)
     with replacing(out / "results.parquet") as temporary:
         results.write_parquet(temporary)
@@ -110,145 +125,55 @@ def run_comparison(
     return results
 
 
-def _prepare(spec: DataSet, base: Path, limit: int | None) -> _Job:
-    file = base / spec.file
-    if not file.exists():
-        raise UserError(f"{file}: no such file; name the folder of the data with --data")
-    corpus = read_corpus(file)
-    if spec.only_dataset is not None:
-        frame = corpus.frame.filter(pl.col("dataset") == spec.only_dataset)
-        if frame.is_empty():
-            raise UserError(f"{corpus.source}: no rows of data set '{spec.only_dataset}'")
-        corpus = Corpus(frame, corpus.source, corpus.unit, corpus.dropped)
-    data = corpus.label(spec.train_on)
-    parts = split(data, test_share=spec.test_share)
-    if limit is not None and limit < len(parts.train):
-        order = np.random.default_rng(0).permutation(parts.train)[:limit]
-        parts = Split(np.sort(order), parts.validation, parts.test)
-    return _Job(spec, corpus, data, parts)
-
-
-def _tests(job: _Job) -> list[str]:
-    """The models whose lengths judge."""
-    return job.spec.test_on or job.spec.train_on or job.corpus.models[:1]
-
-
-def _check_models(job: _Job, variants: list[Variant]) -> None:
-    """Find a model that is not there, or judges too few prompts, before hours of training.
+def _methods(comparison: Comparison, task: Task, base: Path, say: Callable[[str], None]) -> list[_Method]:
+    """The variants of a data set whose encoders can be had.
 
     Raises:
-        UserError: one of these.
+        UserError: that is none of them.
     """
-    available = job.corpus.models
-    named = [*job.spec.ceiling, *(name for variant in variants for name in variant.also_train_on)]
-    unknown = next((name for name in named if name not in available), None)
-    if unknown is not None:
-        raise UserError(
-            f"{job.corpus.source}: no lengths of model '{unknown}'; it has {', '.join(available)}"
-        )
-    held_out = set(job.data.take(job.parts.test).prompts)
-    for test in _tests(job):
-        answered = len(held_out & {*job.corpus.label([test]).prompts})
-        if answered < 2:
-            raise UserError(
-                f"{job.corpus.source}: model '{test}' answered {answered} of the {len(held_out)} held-out prompts, too "
-                "few to judge by"
-            )
-
-
-def _variants(comparison: Comparison, spec: DataSet) -> list[Variant]:
-    return [one for one in comparison.variants if spec.variants is None or one.name in spec.variants]
-
-
-def _recipe(comparison: Comparison, job: _Job, variant: Variant, changes: dict[str, Any]) -> Recipe:
-    fields = {**comparison.recipe.model_dump(), **job.spec.recipe, **variant.recipe, **changes}
-    return Recipe.model_validate(fields)
-
-
-def _settle(comparison: Comparison, job: _Job, base: Path, variant: Variant, runs: _Runs) -> dict[str, Any]:
-    """The combination of the variant's grid that ranks the validation prompts best; nothing without a grid."""
-    spec = job.spec
-    grid = next(one for one in (variant.tune, spec.tune, comparison.tune) if one is not None)
-    if not grid:
-        return {}
+    spec, found, missing = task.spec, [], None
+    tuning = task
     if spec.tune_limit is not None:
-        job = replace(job, parts=_prepare(spec, base, spec.tune_limit).parts)
-    choices = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
-
-    def reached(choice: dict[str, Any]) -> float:
-        _, facts = runs.get(job, variant, _recipe(comparison, job, variant, choice | {"seed": TUNING_SEED}))
-        return float(facts["epochs"][facts["best_epoch"] - 1]["validation_tau_b"])
-
-    best = max(choices, key=reached)
-    runs.say(f"{spec.name}: {variant.name}: {best} ranks the validation prompts best of {len(choices)}")
-    return best
-
-
-@dataclass(frozen=True)
-class _Runs:
-    """Trainings of a comparison, each kept in `folder` as two files and made only once."""
-
-    folder: Path
-    say: Callable[[str], None]
-    progress: bool
-
-    def get(self, job: _Job, variant: Variant, recipe: Recipe) -> tuple[Floats, dict[str, Any]]:
-        """Scores of the held-out prompts and facts of the run, from disk if it was done before."""
-        from parsim.predictor.fit import fit
-
-        data = _relabel(job, variant.also_train_on) if variant.also_train_on else job.data
-        about = job.spec.model_dump(include={"file", "train_on", "only_dataset", "test_share"})
-        about |= {"training_prompts": len(job.parts.train)}
-        identity = json.dumps([about, recipe.model_dump(), variant.also_train_on], sort_keys=True)
-        digest = hashlib.sha256(identity.encode()).hexdigest()[:12]
-        stem = self.folder / f"{Path(job.spec.file).stem}-{digest}"
-        facts_file, scores_file = stem.with_suffix(".json"), stem.with_suffix(".parquet")
-        kept = _kept(facts_file, scores_file, len(job.parts.test))
-        if kept is not None:
-            return kept
-        self.say(f"{job.spec.name}: {variant.name}, learning rate {recipe.rate:g}, seed {recipe.seed}")
-        fitted = fit(
-            data,
-            job.parts,
-            recipe,
-            name=variant.name,
-            source={"source": job.corpus.source},
-            held_out={},
-            progress=self.progress,
-        )
-        history = fitted.history
-        facts = {
-            "variant": variant.name,
-            "seed": recipe.seed,
-            "cpu_s": round(history.cpu_s, 1),
-            "wall_s": round(history.wall_s, 1),
-            "epochs": history.epochs,
-            "best_epoch": history.best_epoch,
-        }
-        with replacing(scores_file) as temporary:
-            pl.DataFrame({"score": fitted.scores}).write_parquet(temporary)
-        with replacing(facts_file) as temporary:
-            temporary.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
-        self.say(f"  {history.cpu_s:.0f} CPU s, {history.wall_s:.0f} s")
-        return fitted.scores, facts
+        parts = prepare(spec, base, spec.tune_limit, comparison.recipe.encoder).parts
+        tuning = replace(task, parts=parts)
+    for variant in comparison.variants_of(spec):
+        choices = comparison.choices(spec, variant) or [{}]
+        lacking = [_lacking(comparison.recipe_of(spec, variant, choice).encoder) for choice in choices]
+        if any(lacking):
+            missing = next(filter(None, lacking))
+            say(f"{spec.name}: {variant.name} is left out: {missing}")
+        else:
+            found.append(_Method(comparison, task, tuning, variant))
+    if not found:
+        raise UserError(f"{spec.name}: no variant is left to train: {missing}")
+    return found
 
 
-def _kept(facts_file: Path, scores_file: Path, prompts: int) -> tuple[Floats, dict[str, Any]] | None:
-    """A run made before; None where there is none, or what is there is damaged: it is then made again."""
+@cache
+def _lacking(encoder: str) -> MissingEncoder | None:
+    """Why an encoder cannot be had; None where it can."""
     try:
-        facts: dict[str, Any] = json.loads(facts_file.read_text(encoding="utf-8"))
-        scores = pl.read_parquet(scores_file)["score"].cast(pl.Float64).to_numpy()
-        whole = {"cpu_s", "wall_s", "epochs", "best_epoch"} <= facts.keys() and len(scores) == prompts
-    except (OSError, ValueError, AttributeError, pl.exceptions.PolarsError):
-        return None
-    return (scores, facts) if whole else None
+        load_encoder(encoder)
+    except MissingEncoder as error:
+        return error
+    return None
 
 
-def _relabel(job: _Job, models: list[str]) -> Labelled:
-    """The same prompts in the same order, labelled by the mean of more models where they have one."""
-    wide = job.corpus.label([*job.spec.train_on, *models])
-    by_prompt = dict(zip(wide.prompts, wide.lengths.tolist(), strict=True))
-    lengths = np.array([by_prompt[prompt] for prompt in job.data.prompts])
-    test = job.parts.test
-    lengths[test] = job.data.lengths[test]
-    return Labelled(job.data.prompts, lengths, job.data.censored, job.data.datasets)
+def _judged(
+    task: Task, scores: dict[str, list[Floats]], facts: dict[str, list[dict[str, Any]]]
+) -> list[dict[str, Any]]:
+    """The rows of one data set, with the baselines."""
+    spec = task.spec
+    prompts = task.data.take(task.parts.test).prompts
+    training = task.data.take(task.parts.train)
+    plain = (prompt_length(prompts), tfidf_ridge(training.prompts, training.lengths, prompts))
+    scores = scores | {name: [found] for name, found in zip(BASELINES, plain, strict=True)}
+    about = {
+        "dataset": spec.name,
+        "trained_on": ", ".join(spec.train_on) or "its only model",
+        "training_prompts": len(training),
+    }
+    rows: list[dict[str, Any]] = []
+    for test in task.test_models:
+        rows += judge(task.judges, test, prompts, scores, facts, ceiling=spec.ceiling, about=about)
+    return rows

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -36,8 +38,8 @@ that ranks the validation prompts best is taken: the held-out prompts have no sa
 class Variant(BaseModel):
     """One way to train: a name and what differs from the comparison's recipe.
 
-    `also_train_on` names models of the same corpus whose lengths are averaged into the training label;
-    `seeds` and `tune` override those of the data set.
+    `also_train_on` names models of the same corpus (`all`: all of them) whose lengths are averaged into the training
+    label; `seeds` and `tune` override those of the data set.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -54,9 +56,11 @@ class DataSet(BaseModel):
 
     Attributes:
         name: as the table calls it.
-        file: JSONL or Parquet, relative to the spec's folder or the one named with --data.
+        file: JSONL or Parquet, relative to the spec's folder or the one named with --data; with `corpus` also `hub`.
+        corpus: the public corpus that the file is, whose lengths are counted in `unit`: see `parsim.predictor.data`.
         train_on: model whose lengths are learned (several are averaged).
         test_on: models whose lengths the held-out prompts are judged by; by default `train_on`.
+        test_file: prompts of another file, in none of `file`, that are held out as well: `test_on` names its models.
         ceiling: models that are repeated samples of one another (one model at several temperatures), or none.
         only_dataset: keep prompts of that data set within the file only.
         limit: train on at most so many prompts (the first ones of the shuffled split).
@@ -71,8 +75,11 @@ class DataSet(BaseModel):
 
     name: Name
     file: Name
+    corpus: str | None = None
+    unit: str | None = None
     train_on: list[str] = Field(default_factory=list)
     test_on: list[str] = Field(default_factory=list)
+    test_file: str | None = None
     ceiling: list[str] = Field(default_factory=list)
     only_dataset: str | None = None
     test_share: float = Field(default=0.1, gt=0, lt=1)
@@ -125,19 +132,49 @@ class Comparison(BaseModel):
     @model_validator(mode="after")
     def _recipes_are_right(self) -> Comparison:
         """A wrong field of a recipe is found before the first training, not after hours."""
-        parts: list[Variant | DataSet] = [*self.variants, *self.datasets]
-        for name, changes, grid in [
+        for where, fields, grid in [
             ("tune", {}, self.tune),
-            *((one.name, one.recipe, one.tune) for one in parts),
+            *((one.name, one.recipe, one.tune) for one in self.variants),
+            *((one.name, one.recipe, one.tune) for one in self.datasets),
         ]:
-            if "seed" in {*changes, *(grid or {})}:
-                raise ValueError(f"{name}: the seed is no choice of a recipe; name seeds: [1, 2, ...]")
-            for choice in [
-                changes,
-                *({field: value} for field, values in (grid or {}).items() for value in values),
-            ]:
-                _check_recipe(name, {**self.recipe.model_dump(), **choice})
+            if "seed" in {*fields, *(grid or {})}:
+                raise ValueError(f"{where}: the seed is no choice of a recipe; name seeds: [1, 2, ...]")
+        for spec in self.datasets:
+            for variant in self.variants_of(spec):
+                for choice in self.choices(spec, variant) or [{}]:
+                    self._check(spec, variant, choice)
         return self
+
+    def variants_of(self, spec: DataSet) -> list[Variant]:
+        """Those that are run on a data set."""
+        return [one for one in self.variants if spec.variants is None or one.name in spec.variants]
+
+    def choices(self, spec: DataSet, variant: Variant) -> list[dict[str, Any]]:
+        """The combinations of the grid that holds here; none where nothing is tuned."""
+        grid = next(one for one in (variant.tune, spec.tune, self.tune) if one is not None)
+        return (
+            [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+            if grid
+            else []
+        )
+
+    def recipe_of(self, spec: DataSet, variant: Variant, choice: Mapping[str, Any]) -> Recipe:
+        """The comparison's recipe, overridden by the data set's, by the variant's and by a choice."""
+        return Recipe.model_validate({**self.recipe.model_dump(), **spec.recipe, **variant.recipe, **choice})
+
+    def _check(self, spec: DataSet, variant: Variant, choice: dict[str, Any]) -> None:
+        try:
+            self.recipe_of(spec, variant, choice)
+        except ValidationError as error:
+            field = ".".join(str(part) for part in error.errors()[0]["loc"])
+            grids = {variant.name: variant.tune, spec.name: spec.tune, "tune": self.tune}
+            tuned = next(name for name, grid in grids.items() if grid is not None)
+            parts = [(tuned, choice), (variant.name, variant.recipe), (spec.name, spec.recipe)]
+            where = next((name for name, fields in parts if field in fields), variant.name)
+            hint = (
+                nearest(field, list(Recipe.model_fields)) if field not in {*Recipe.model_fields, ""} else ""
+            )
+            raise ValueError(f"{where}: recipe field {first_problem(error)}{hint}") from None
 
 
 ABLATIONS = (
@@ -150,16 +187,6 @@ ABLATIONS = (
     Variant(name="pairwise, bert-base", recipe={"objective": "pairwise", "encoder": "bert-base-uncased"}),
 )
 """What `compare --ablate` adds."""
-
-
-def _check_recipe(where: str, fields: dict[str, Any]) -> None:
-    try:
-        Recipe.model_validate(fields)
-    except ValidationError as error:
-        first = error.errors()[0]
-        field = str(first["loc"][0])
-        hint = nearest(field, list(Recipe.model_fields)) if field not in Recipe.model_fields else ""
-        raise ValueError(f"{where}: recipe field {field}: {first['msg']}{hint}") from None
 
 
 def shipped_spec(name: str) -> Path | None:

@@ -11,7 +11,8 @@ Layouts that `read_corpus` takes, JSONL or Parquet:
 
 from __future__ import annotations
 
-import json
+import hashlib
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,16 +21,23 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from parsim.predictor.corpus_file import read_rows, read_table
+from parsim.predictor.corpus_row import ModelsRow, ResponseRow, Row, check_rows, names_of
 from traces.errors import UserError
 
-MOST = 10**9
-"""No response is longer: a larger number is damage."""
+__all__ = ["UNNAMED_MODEL", "Corpus", "Labelled", "read_corpus", "read_table"]
 
 UNNAMED_MODEL = "recorded"
 """Model name of rows that state none."""
 
-_CENSORED_NAMES = ("censored", "truncated")
-_DATASET_NAMES = ("dataset", "source", "category")
+_NAMES = {
+    "id": ("id", "prompt_id"),
+    "dataset": ("dataset", "source", "category"),
+    "censored": ("censored", "truncated"),
+}
+"""Field of a row -> columns that may hold it; the first that the file has does."""
+
+_READ = ("prompt", "output_tokens", "len", "model", *itertools.chain(*_NAMES.values()))
 
 
 @dataclass(frozen=True)
@@ -51,6 +59,21 @@ class Labelled:
 
     def __len__(self) -> int:
         return len(self.prompts)
+
+    def digest(self) -> str:
+        """Of the prompts with their lengths, in order: 16 hexadecimal digits."""
+        found = hashlib.sha256("\0".join(self.prompts).encode("utf-8", "surrogatepass"))
+        found.update(self.lengths.tobytes() + self.censored.tobytes())
+        return found.hexdigest()[:16]
+
+    def followed_by(self, other: Labelled) -> Labelled:
+        """These prompts, then the other's."""
+        return Labelled(
+            prompts=self.prompts + other.prompts,
+            lengths=np.concatenate([self.lengths, other.lengths]),
+            censored=np.concatenate([self.censored, other.censored]),
+            datasets=self.datasets + other.datasets,
+        )
 
     def take(self, rows: npt.NDArray[np.integer]) -> Labelled:
         """The given rows, in the given order."""
@@ -137,140 +160,78 @@ class Corpus:
 def read_corpus(path: str | Path) -> Corpus:
     """Read prompts with lengths from a JSONL or Parquet file.
 
-    A length of zero is a failed generation: the row is left out and counted in `Corpus.dropped`.
+    A length of zero is a failed generation, an empty list one that was never made: such are left out and counted in
+    `Corpus.dropped`.
 
     Raises:
-        UserError: no such file, not JSONL or Parquet, a broken line (with its number), no `prompt` column, an
-            empty prompt, or a length that is negative or not a number (with its row).
+        UserError: no such file, not JSONL or Parquet, a broken line (with its number), no `prompt` column, no lengths,
+            or a row that does not hold what `parsim.predictor.corpus_row` asks for (with its line, field and value).
     """
     file = Path(path)
-    rows = read_table(file)
-    if "prompt" not in rows.columns:
-        raise UserError(f"{file}: no column 'prompt'; it has {_some(rows.columns)}")
-    rows = rows.with_row_index("row", offset=1)
-    empty = rows.filter(pl.col("prompt").cast(pl.String).fill_null("").str.strip_chars() == "")
-    if len(empty):
-        raise UserError(
-            f"{file}: row {empty['row'][0]}: empty prompt ({len(empty)} in all); remove such rows"
-        )
-    if "len" in rows.columns and isinstance(rows.schema["len"], pl.Struct):
-        long = _unpivot_models(rows)
-    elif "output_tokens" in rows.columns:
-        model = pl.col("model").cast(pl.String) if "model" in rows.columns else pl.lit(UNNAMED_MODEL)
-        long = rows.with_columns(model=model.fill_null(UNNAMED_MODEL), length=pl.col("output_tokens"))
-    else:
-        if "len" in rows.columns:
-            raise UserError(
-                f"{file}: 'len' holds {rows.schema['len']}; expected an object of model -> number (or list of numbers)"
-            )
+    found: dict[str, None] = {}
+    records = []
+    for place, record in read_rows(file):
+        found |= dict.fromkeys(record)
+        records.append((place, {name: record[name] for name in _READ if name in record}))
+    if not records:
+        raise UserError(f"{file}: no rows; expected some with 'prompt' and 'output_tokens'")
+    if "prompt" not in found:
+        raise UserError(f"{file}: no column 'prompt'; it has {_some([*found])}")
+    objects = any(isinstance(record.get("len"), dict) for _, record in records)
+    if not objects and "output_tokens" not in found and "len" not in found:
         raise UserError(
             f"{file}: no lengths: expected a column 'output_tokens' (a number or a list) or 'len'"
-            f" (model -> number); it has {_some([name for name in rows.columns if name != 'row'])}"
+            f" (model -> number); it has {_some([*found])}"
         )
-    return _build(long, file)
+    kind: type[Row] = ModelsRow if objects or "output_tokens" not in found else ResponseRow
+    columns = {
+        field: next((name for name in names if name in found), field) for field, names in _NAMES.items()
+    }
+    return _build(check_rows(records, kind, str(file), columns), file, numbered=columns["id"] not in found)
 
 
-def read_table(file: Path) -> pl.DataFrame:
-    """A JSONL or Parquet file as a frame.
-
-    Raises:
-        UserError: the file is missing, a folder, empty or broken.
-    """
-    if file.is_dir() or not file.exists():
-        raise UserError(
-            f"{file}: {'is a folder' if file.is_dir() else 'no such file'}; expected JSONL or Parquet"
-        )
-    if file.stat().st_size == 0:
-        raise UserError(
-            f"{file}: empty file; expected JSONL or Parquet rows with 'prompt' and 'output_tokens'"
-        )
-    with file.open("rb") as handle:
-        parquet = handle.read(4) == b"PAR1"
-    try:
-        return pl.read_parquet(file) if parquet else pl.read_ndjson(file, infer_schema_length=None)
-    except pl.exceptions.PolarsError as error:
-        raise UserError(f"{file}: {_first_broken_line(file) or str(error).splitlines()[0]}") from error
-
-
-class _NoNumberError(ValueError):
-    """NaN or Infinity, which Python's reader takes."""
-
-
-def _no_number(name: str) -> None:
-    raise _NoNumberError(name)
-
-
-def _first_broken_line(file: Path) -> str | None:
-    """What is wrong with the first line that is no JSON object, or None."""
-    with file.open(encoding="utf-8", errors="replace") as handle:
-        for number, line in enumerate(handle, start=1):
-            try:
-                if not isinstance(json.loads(line, parse_constant=_no_number), dict):
-                    return f"line {number}: not a JSON object"
-            except json.JSONDecodeError as error:
-                return (
-                    f"line {number}: not valid JSON ({error.msg} at column {error.colno}); mend or remove it"
-                )
-            except _NoNumberError as error:
-                return f"line {number}: {error} is no number in JSON; mend or remove it"
-            except (ValueError, RecursionError):
-                return f"line {number}: nested too deeply or a number of too many digits; mend or remove it"
-    return None
-
-
-def _unpivot_models(rows: pl.DataFrame) -> pl.DataFrame:
-    """`len: {model: lengths}` to one row a (prompt, model)."""
-    models = [model.name for model in rows.schema["len"].fields]  # type: ignore[attr-defined]
-    keep = [name for name in rows.columns if name not in ("len", "model")]
-    parts = [
-        rows.select(
-            *keep, pl.lit(model).alias("model"), pl.col("len").struct.field(model).alias("length")
-        ).filter(pl.col("length").is_not_null())
-        for model in models
-    ]
-    return pl.concat(parts, how="vertical_relaxed").sort("row", maintain_order=True)
-
-
-def _build(long: pl.DataFrame, file: Path) -> Corpus:
-    """Check lengths, gather repeated samples, and give every column its type."""
-    dataset = next((name for name in _DATASET_NAMES if name in long.columns), None)
-    censored = next((name for name in _CENSORED_NAMES if name in long.columns), None)
-    listed = isinstance(long.schema["length"], pl.List)
-    if not listed and not long.schema["length"].is_numeric():
-        texts = long.filter(pl.col("length").cast(pl.Float64, strict=False).is_null())
-        where = f"row {texts['row'][0]}: " if len(texts) else ""
-        raise UserError(
-            f"{file}: {where}response lengths must be numbers or lists of numbers, found {long.schema['length']}"
-        )
-    identity = next((name for name in ("id", "prompt_id") if name in long.columns), "row")
-    rows = long.select(
-        pl.col(identity).cast(pl.String).alias("id"),
-        (pl.col(dataset).cast(pl.String) if dataset else pl.lit(None, pl.String))
-        .fill_null(file.stem)
-        .alias("dataset"),
-        pl.col("prompt").cast(pl.String),
-        pl.col("model"),
-        pl.col("length").alias("lengths"),
-        (pl.col(censored).cast(pl.Boolean).fill_null(False) if censored else pl.lit(False)).alias("censored"),
-        pl.col("row"),
+def _build(rows: Sequence[Row], file: Path, *, numbered: bool) -> Corpus:
+    """One row a sample of checked rows, then one a (prompt, model). `numbered`: the rows' numbers are their ids."""
+    # Models stand in one order, that of the fullest row: a mean over them is the same to the last bit every time.
+    fullest = sorted((row.models() for row in rows), key=len, reverse=True)
+    order = {model: place for place, model in enumerate(dict.fromkeys(itertools.chain(*fullest)))}
+    prompts = pl.DataFrame(
+        {
+            "row": range(len(rows)),
+            "id": [str(number) for number in range(1, len(rows) + 1)]
+            if numbered
+            else names_of(row.id for row in rows),
+            "dataset": names_of(row.dataset for row in rows).fill_null(file.stem),
+            "prompt": [row.prompt for row in rows],
+            "censored": [bool(row.censored) for row in rows],
+        }
     )
-    if listed:
-        rows = rows.explode("lengths")
-    rows = rows.with_columns(pl.col("lengths").cast(pl.Float64, strict=False))
-    bad = rows.filter(~pl.col("lengths").is_between(0, MOST).fill_null(False))
-    if len(bad):
-        found = bad["lengths"][0]
-        raise UserError(
-            f"{file}: row {bad['row'][0]}: response length is {found}; expected a number of tokens from 1 to {MOST:,}"
-        )
-    kept = rows.filter(pl.col("lengths") > 0)
+    answers = [
+        (number, model, length)
+        for number, row in enumerate(rows)
+        for model, lengths in sorted(row.lengths().items(), key=lambda answer: order[answer[0]])
+        for length in lengths
+    ]
+    samples = pl.DataFrame(
+        {
+            "row": [number for number, _, _ in answers],
+            "model": names_of(model for _, model, _ in answers).fill_null(UNNAMED_MODEL),
+            "lengths": [length for _, _, length in answers],
+        },
+        schema_overrides={"row": pl.Int64, "lengths": pl.Float64},
+    ).join(prompts, on="row", how="left", maintain_order="left")
+    kept = samples.filter(pl.col("lengths") > 0)
     if kept.is_empty():
         raise UserError(f"{file}: no row has a response length of at least 1")
     frame = kept.group_by("prompt", "model", maintain_order=True).agg(
         pl.col("id").first(), pl.col("dataset").first(), pl.col("lengths"), pl.col("censored").any()
     )
-    dropped = {"response length 0": len(rows) - len(kept)} if len(kept) < len(rows) else {}
+    left_out = {
+        "response length 0": len(samples) - len(kept),
+        "no response length": len(rows) - samples["row"].n_unique(),
+    }
     columns = ["id", "dataset", "prompt", "model", "lengths", "censored"]
+    dropped = {reason: count for reason, count in left_out.items() if count}
     return Corpus(frame=frame.select(columns), source=str(file), dropped=dropped)
 
 

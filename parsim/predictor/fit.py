@@ -14,11 +14,12 @@ from parsim.predictor.checkpoint import CARD, Card, halve, save, write_history
 from parsim.predictor.corpus import Labelled
 from parsim.predictor.encoder import MINILM_LICENCE, MINILM_SHA256, load_encoder
 from parsim.predictor.evaluate import Interval, tau_interval
-from parsim.predictor.lexical import Lexical
+from parsim.predictor.lexical import Lexical, check_words
 from parsim.predictor.model import Ranker
 from parsim.predictor.recipe import Recipe
 from parsim.predictor.split import Split, prompt_keys
 from parsim.predictor.train import History, train
+from traces.atomic import check_target
 from traces.errors import UserError
 
 STATE = "training-state.pt"
@@ -74,11 +75,15 @@ def fit(
         progress: show a progress bar.
 
     Raises:
-        UserError: a predictor is already there, or see `train`.
+        UserError: a predictor is already there, the folder cannot be written, or see `train`.
     """
     if folder is not None and (folder / CARD).exists() and not overwrite:
         raise UserError(f"{folder}: already holds a predictor; choose another folder or pass --overwrite")
+    if folder is not None:
+        check_target(folder / CARD)
     training, validation, test = (data.take(rows) for rows in (parts.train, parts.validation, parts.test))
+    if recipe.lexical:
+        check_words(training.prompts, validation.prompts)
     encoder = load_encoder(recipe.encoder)
     state = folder / STATE if folder is not None else None
     ranker, history = trained or train(

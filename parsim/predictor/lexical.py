@@ -6,6 +6,7 @@ Stateless but for its weights (scikit-learn's `HashingVectorizer`), so it is sav
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,10 +14,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from traces.errors import UserError
+
 Floats = npt.NDArray[np.float64]
 
 WIDTH = 1 << 14
 """Hash buckets; 16 bits each on disk."""
+
+PLAIN = 6
+"""Features beside the words: sizes and marks of the text."""
+
+_WORD = re.compile(r"\b\w\w+\b")
+"""What scikit-learn's vectorizers take for a word."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +34,7 @@ class Lexical:
     deviations.
 
     Attributes:
-        weights: ridge weights, (WIDTH + plain features,), 16-bit.
+        weights: ridge weights, (WIDTH + PLAIN,), 16-bit.
         scale: [intercept, mean and spread of the ridge's prediction, mean and spread of the encoder's score,
             share].
     """
@@ -80,12 +89,55 @@ class Lexical:
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]]) -> Lexical:
-        """From `arrays`."""
-        return cls(weights=arrays["weights"], scale=arrays["scale"])
+        """From `arrays`.
+
+        Raises:
+            ValueError: one is missing, too many, of another shape or type, or would give scores that are no numbers.
+        """
+        if arrays.keys() != {"weights", "scale"}:
+            raise ValueError(f"expected weights and scale, got {', '.join(sorted(arrays)) or 'neither'}")
+        lexical = cls(weights=arrays["weights"], scale=arrays["scale"])
+        flaw = lexical.flaw()
+        if flaw:
+            raise ValueError(flaw)
+        return lexical
+
+    def flaw(self) -> str:
+        """Why this cannot score, or nothing."""
+        for name, array, kind, size in (
+            ("weights", self.weights, np.float16, WIDTH + PLAIN),
+            ("scale", self.scale, np.float64, 6),
+        ):
+            if array.dtype != kind or array.shape != (size,):
+                return f"{name} is {array.dtype}{list(array.shape)}, expected {np.dtype(kind)}[{size}]"
+            if not np.isfinite(array).all():
+                return f"{name} holds something other than finite numbers"
+        _, _, word_spread, _, spread, share = self.scale
+        if word_spread <= 0 or spread <= 0:
+            return f"scale has the spreads {word_spread:g} and {spread:g}, both must be above 0"
+        return "" if 0 <= share <= 1 else f"scale has the share {share:g}, expected 0 to 1"
+
+
+def check_words(training: Sequence[str], validation: Sequence[str]) -> None:
+    """Find out before the encoder is trained that `Lexical` has nothing to learn from or to choose its share by.
+
+    Raises:
+        UserError: no word in any prompt of `training`, or fewer than two prompts in `validation`.
+    """
+    if not any(_WORD.search(prompt) for prompt in training):
+        raise UserError(
+            f"lexical=true: none of the {len(training)} training prompts has a word of two letters or more; leave it"
+            " out (lexical=false)"
+        )
+    if len(validation) < 2:
+        raise UserError(
+            f"lexical=true: {len(validation)} validation prompts are too few to choose the words' share by, 2 are"
+            " needed; take more prompts, a smaller --test-share, or leave it out (lexical=false)"
+        )
 
 
 def _features(prompts: Sequence[str]) -> Any:
-    """Sparse (n, WIDTH + 6): hashed words and word pairs, and sizes and marks of the text."""
+    """Sparse (n, WIDTH + PLAIN): hashed words and word pairs, and sizes and marks of the text."""
     from scipy import sparse
     from sklearn.feature_extraction.text import HashingVectorizer
 

@@ -13,8 +13,10 @@ import torch
 from torch import nn
 
 from parsim.predictor.encoder import Encoder
-from parsim.predictor.recipe import Recipe
+from parsim.predictor.recipe import Precision, Recipe
 from parsim.predictor.tokens import by_length, pad, tokenize
+from parsim.predictor.trial import try_out
+from traces.errors import UserError
 
 MICRO_BATCH = 32
 """Prompts of like length that are encoded together; a batch of 128 pads each quarter to its own longest
@@ -30,11 +32,17 @@ class Ranker(nn.Module):
     """
 
     def __init__(self, encoder: Encoder, recipe: Recipe) -> None:
+        """On an encoder as loaded; LoRA and full tuning change it.
+
+        Raises:
+            UserError: the encoder does not do what the recipe wants of it.
+        """
         super().__init__()
+        try_out(encoder, recipe)
         torch.manual_seed(recipe.seed)
         self.recipe = recipe
         self.tokenizer = encoder.tokenizer
-        self.encoder = _tunable(encoder.model, recipe)
+        self.encoder = _tunable(encoder, recipe)
         hidden = encoder.model.config.hidden_size
         self.head = nn.Linear(hidden, 1)
         nn.init.normal_(self.head.weight, std=0.02)
@@ -116,7 +124,7 @@ class Ranker(nn.Module):
         return features
 
 
-def resolve_precision(precision: str, device: torch.device) -> torch.dtype:
+def resolve_precision(precision: Precision, device: torch.device) -> torch.dtype:
     """The type to compute in: `auto` is bf16 where the device has instructions for it, otherwise 32 bits."""
     if precision == "auto":
         native = torch.cuda.is_bf16_supported() if device.type == "cuda" else _cpu_has_bf16()
@@ -129,8 +137,9 @@ def _cpu_has_bf16() -> bool:
     return any(getattr(torch.cpu, probe)() for probe in probes if hasattr(torch.cpu, probe))
 
 
-def _tunable(model: Any, recipe: Recipe) -> Any:
-    """The encoder with gradients where the recipe's tuning wants them."""
+def _tunable(encoder: Encoder, recipe: Recipe) -> Any:
+    """The encoder's model with gradients where the recipe's tuning wants them."""
+    model = encoder.model
     if recipe.tuning == "full":
         if recipe.pooling != "pooled" and getattr(model, "pooler", None) is not None:
             model.pooler.requires_grad_(False)
@@ -140,10 +149,16 @@ def _tunable(model: Any, recipe: Recipe) -> Any:
         return model
     import peft
 
+    layers = _linear_layers(model, recipe)
+    if not layers:
+        raise UserError(
+            f"recipe: tuning=lora: encoder '{encoder.name}' ({type(model).__name__}) has no linear layers to adapt;"
+            " take tuning=full or tuning=frozen"
+        )
     config = peft.LoraConfig(
         r=recipe.lora_rank,
         lora_alpha=2 * recipe.lora_rank,
-        target_modules=_linear_layers(model, recipe),
+        target_modules=layers,
     )
     return peft.get_peft_model(model, config)
 

@@ -61,7 +61,9 @@ def pointwise_loss(scores: torch.Tensor, targets: torch.Tensor, censored: torch.
 def listwise_loss(scores: torch.Tensor, log_lengths: torch.Tensor) -> torch.Tensor:
     """ListMLE (Xia et al., ICML 2008): minus the Plackett-Luce log likelihood of the true order, a place.
 
-    The order is by length, the longest first; ties keep the batch's order, which is random.
+    The order is by length, the longest first; ties keep the batch's order, which is random. A response that was cut
+    stands where its cut length puts it: the likelihood of an order has no place for one that is only known to be
+    longer.
     """
     order = torch.argsort(log_lengths, descending=True, stable=True)
     ranked = scores[order]

@@ -6,17 +6,65 @@ characters (the paper's scripts count words or characters).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import polars as pl
+from pydantic import BaseModel, BeforeValidator, Field
 
-from parsim.predictor.corpus import UNNAMED_MODEL, Corpus, read_table
+from parsim.predictor.corpus import UNNAMED_MODEL, Corpus
+from parsim.predictor.corpus_file import read_rows, rows_of
+from parsim.predictor.corpus_row import Label, Text, check_rows, names_of
 from traces.errors import UserError
 
 Unit = Literal["tokens", "words", "chars"]
+
+
+def _first_turn(value: Any) -> Any:
+    return value[:2] if isinstance(value, list) else value
+
+
+class PublicRow(BaseModel):
+    """A row of a public data set; what it leaves out is null."""
+
+    model: Label = Field(default=None, description="text or a number")
+
+    def texts(self) -> dict[str, str | None]:
+        """What the expressions of a layout are made of."""
+        return {}
+
+
+class InstructionRow(PublicRow):
+    """An instruction and the response to it."""
+
+    instruction: Text | None = Field(default=None, description="text")
+    input: Text | None = Field(default=None, description="text")
+    output: Text | None = Field(default=None, description="text")
+
+    def texts(self) -> dict[str, str | None]:
+        return {"instruction": self.instruction, "input": self.input, "output": self.output}
+
+
+class Message(BaseModel):
+    """One message of a conversation."""
+
+    content: Text | None = None
+
+
+class ConversationRow(PublicRow):
+    """Messages, the user's first; only the first two are read."""
+
+    conversation: Annotated[list[Message | None] | None, BeforeValidator(_first_turn)] = Field(
+        default=None, description='a list of messages {"role": ..., "content": text}'
+    )
+
+    def texts(self) -> dict[str, str | None]:
+        said = [message.content if message else None for message in self.conversation or []]
+        first, second, *_ = [*said, None, None]
+        return {"first": first, "second": second}
 
 
 @dataclass(frozen=True)
@@ -27,6 +75,7 @@ class Layout:
         hub: its name on the Hugging Face hub.
         prompt: polars expression for the prompt.
         response: polars expression for the response.
+        row: what a row of it may hold.
         columns: what a file of this layout has at least.
         model: the model that wrote the responses, as far as its card says; a `model` column goes first.
     """
@@ -34,13 +83,13 @@ class Layout:
     hub: str
     prompt: pl.Expr
     response: pl.Expr
+    row: type[PublicRow]
     columns: tuple[str, ...]
     model: str
 
 
 _INSTRUCTION = pl.col("instruction")
 _INPUT = pl.col("input").fill_null("")
-_TURN = pl.col("conversation").list
 
 LAYOUTS = {
     "alpaca-gpt4": Layout(
@@ -49,13 +98,15 @@ LAYOUTS = {
         .then(_INSTRUCTION)
         .otherwise(pl.concat_str(_INSTRUCTION, _INPUT, separator="\n")),
         response=pl.col("output"),
+        row=InstructionRow,
         columns=("instruction", "input", "output"),
         model="gpt-4",
     ),
     "lmsys-chat-1m": Layout(
         hub="lmsys/lmsys-chat-1m",
-        prompt=_TURN.get(0, null_on_oob=True).struct.field("content"),
-        response=_TURN.get(1, null_on_oob=True).struct.field("content"),
+        prompt=pl.col("first"),
+        response=pl.col("second"),
+        row=ConversationRow,
         columns=("conversation", "model"),
         model="several",
     ),
@@ -63,6 +114,7 @@ LAYOUTS = {
         hub="TIGER-Lab/MATH-plus",
         prompt=_INSTRUCTION,
         response=pl.col("output"),
+        row=InstructionRow,
         columns=("instruction", "output"),
         model="gpt-4",
     ),
@@ -70,6 +122,7 @@ LAYOUTS = {
         hub="theblackcat102/evol-codealpaca-v1",
         prompt=_INSTRUCTION,
         response=pl.col("output"),
+        row=InstructionRow,
         columns=("instruction", "output"),
         model="gpt-4",
     ),
@@ -97,25 +150,30 @@ def read_paper_corpus(
         limit: read no more than so many rows.
 
     Raises:
-        UserError: the hub cannot be reached, or the file has another layout.
+        UserError: the hub cannot be reached, the file has another layout, or a row does not hold what it must (with
+            its line, field and value).
     """
     layout = LAYOUTS[name]
-    rows = (_from_hub(layout.hub, limit) if file is None else read_table(file)).head(limit or 1 << 62)
-    missing = [column for column in layout.columns if column not in rows.columns]
+    source = str(file or layout.hub)
+    fields = layout.row.model_fields
+    records = rows_of(_from_hub(layout.hub, limit), fields) if file is None else read_rows(file, fields)
+    found: dict[str, None] = {}
+    checked = check_rows(_noting_columns(itertools.islice(records, limit), found), layout.row, source)
+    missing = [column for column in layout.columns if column not in found]
     if missing:
         raise UserError(
-            f"{file or layout.hub}: no column {', '.join(missing)}: not the layout of {name}"
-            f" ({', '.join(layout.columns)})"
+            f"{source}: no column {', '.join(missing)}: not the layout of {name} ({', '.join(layout.columns)})"
         )
+    columns = layout.row().texts()
+    rows = pl.DataFrame([row.texts() for row in checked], schema=dict.fromkeys(columns, pl.String))
+    models = names_of(row.model for row in checked) if "model" in found else pl.lit(layout.model)
     texts = rows.with_row_index("row", offset=1).select(
         pl.col("row").cast(pl.String).alias("id"),
         pl.lit(name).alias("dataset"),
         layout.prompt.alias("prompt"),
-        (pl.col("model") if "model" in rows.columns else pl.lit(layout.model)).fill_null(UNNAMED_MODEL),
+        models.fill_null(UNNAMED_MODEL).alias("model"),
         layout.response.alias("response"),
     )
-    if "model" not in texts.columns:
-        texts = texts.rename({"literal": "model"})
     kept = texts.filter((_blank("prompt") | _blank("response")).not_())
     lengths = _measure(kept["response"].to_list(), unit, tokenizer)
     frame = (
@@ -127,23 +185,34 @@ def read_paper_corpus(
         .select("id", "dataset", "prompt", "model", "lengths", "censored")
     )
     if frame.is_empty():
-        raise UserError(f"{file or layout.hub}: no row has both a prompt and a response")
+        raise UserError(f"{source}: no row has both a prompt and a response")
     dropped = {"no prompt or no response": len(texts) - len(kept)} if len(kept) < len(texts) else {}
-    return Corpus(frame=frame, source=str(file or layout.hub), unit=unit, dropped=dropped)
+    return Corpus(frame=frame, source=source, unit=unit, dropped=dropped)
+
+
+def _noting_columns(
+    records: Iterable[tuple[str, dict[str, Any]]], found: dict[str, None]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The same; the columns of each are added to `found`."""
+    for place, record in records:
+        found |= dict.fromkeys(record)
+        yield place, record
 
 
 def _from_hub(hub: str, limit: int | None) -> pl.DataFrame:
     try:
         import datasets
     except ImportError as error:
-        raise UserError("datasets is not installed: pip install datasets, or name a local file") from error
+        raise UserError(
+            "datasets is not installed: pip install datasets, or give a local file as DATA"
+        ) from error
     try:
         loaded = datasets.load_dataset(hub, split="train" if limit is None else f"train[:{limit}]")
         frame = pl.from_arrow(loaded.data.table)
     except Exception as error:
         raise UserError(
-            f"{hub}: cannot be had from the Hugging Face hub ({type(error).__name__}); download it and name"
-            " the local file (JSONL or Parquet) with --file"
+            f"{hub}: cannot be had from the Hugging Face hub ({type(error).__name__}); download it and give"
+            " the local file (JSONL or Parquet) as DATA instead of hub"
         ) from error
     assert isinstance(frame, pl.DataFrame)
     return frame
@@ -159,7 +228,10 @@ def _measure(responses: Sequence[str], unit: Unit, tokenizer: Any) -> list[float
     if unit == "words":
         return [float(len(response.split())) for response in responses]
     if tokenizer is None:
-        raise UserError("unit 'tokens' needs a tokenizer: name one with --tokenizer, or count words or chars")
+        raise UserError(
+            "unit 'tokens' needs a tokenizer, the encoder's: count words or chars with --unit, or name an encoder that "
+            "has one"
+        )
     encode: Callable[..., Any] = tokenizer
     ids = encode(list(responses), add_special_tokens=False, verbose=False)["input_ids"]
     return [float(len(row)) for row in ids]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,7 @@ from parsim.engine.load import nearest
 from parsim.predictor.checkpoint import Card, load
 from parsim.predictor.lexical import Lexical
 from parsim.predictor.model import Ranker
+from parsim.predictor.recipe import Precision
 from parsim.predictor.shipped import SHIPPED, shipped_folder
 from traces.errors import UserError
 
@@ -45,13 +47,25 @@ class Predictor:
 
         Several `workers` help where torch itself is held to one thread (`torch.set_num_threads(1)`): that
         scales better than torch's own threads, which wait for one another, and on a busy machine wait long.
+
+        Raises:
+            UserError: a score is no finite number.
         """
         distinct = list(dict.fromkeys(prompts))
-        scores = self.ranker.score(distinct, workers)
-        if self.lexical is not None:
-            scores = self.lexical.combine(scores, distinct)
+        scores = self.score_each(distinct, workers)
+        broken = np.flatnonzero(~np.isfinite(scores))
+        if len(broken):
+            raise UserError(
+                f"predictor {self.name}: gives no finite score to {len(broken)} of {len(distinct)} prompts, such as"
+                f" {distinct[broken[0]][:40]!r}; compute in 32 bits (--precision fp32), or train or copy it again"
+            )
         by_prompt = dict(zip(distinct, scores, strict=True))
         return np.array([by_prompt[prompt] for prompt in prompts], dtype=float)
+
+    def score_each(self, prompts: Sequence[str], workers: int = 1) -> Floats:
+        """The same with each prompt encoded, repeated ones too, and scores as they come out, finite or not."""
+        scores = self.ranker.score(prompts, workers)
+        return scores if self.lexical is None else self.lexical.combine(scores, prompts)
 
 
 def load_predictor(name: str, *, precision: str = "auto") -> Predictor:
@@ -60,11 +74,14 @@ def load_predictor(name: str, *, precision: str = "auto") -> Predictor:
 
     Args:
         name: a name in `parsim.predictor.shipped.SHIPPED`, or a folder.
-        precision: what to compute in: auto (bf16 where the processor has instructions for it), fp32, bf16.
+        precision: what to compute in, one of `Precision`: auto is bf16 where the processor has instructions for it.
 
     Raises:
-        UserError: neither; or a corrupted predictor; or its encoder cannot be had.
+        UserError: neither; or no such precision; or a corrupted predictor; or its encoder cannot be had.
     """
+    choices = get_args(Precision)
+    if precision not in choices:
+        raise UserError(f"--precision {precision}: expected one of {', '.join(choices)}")
     folder = shipped_folder(name)
     if folder is None and not Path(name).exists():
         raise UserError(
@@ -74,6 +91,6 @@ def load_predictor(name: str, *, precision: str = "auto") -> Predictor:
     ranker, lexical, card, keys = load(folder or Path(name))
     if card.recipe.tuning == "lora":
         ranker.encoder = ranker.encoder.merge_and_unload()
-    ranker.recipe = card.recipe.model_copy(update={"precision": precision})
+    ranker.recipe = card.recipe.model_copy(update={"precision": cast(Precision, precision)})
     ranker.requires_grad_(False)
     return Predictor(ranker.use(ranker.device), lexical, card, keys)

@@ -20,8 +20,8 @@ class Bar:
 
 
 @contextlib.contextmanager
-def progress_bar(show: bool, steps: int) -> Iterator[Bar]:
-    """A bar of so many steps while the block runs."""
+def progress_bar(show: bool, steps: int, done: int = 0) -> Iterator[Bar]:
+    """A bar of so many steps, `done` of them before, while the block runs."""
     if not show:
         yield Bar()
         return
@@ -29,4 +29,6 @@ def progress_bar(show: bool, steps: int) -> Iterator[Bar]:
     from rich.progress import Progress
 
     with Progress(console=Console(stderr=True)) as progress:
-        yield Bar(progress, progress.add_task("training", total=steps))
+        if done:
+            progress.console.print(f"an unfinished run is continued after step {done:,} of {steps:,}")
+        yield Bar(progress, progress.add_task("training", total=steps, completed=done))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from parsim.predictor.pairs import DELTA
 
@@ -15,6 +15,8 @@ PREDICTOR_VARIABLE = "PARSIM_PREDICTOR"
 
 Objective = Literal["pairwise", "pointwise", "listwise", "mixed"]
 Tuning = Literal["full", "lora", "frozen"]
+Precision = Literal["auto", "fp32", "bf16", "fp16"]
+"""What to compute in; `score` takes the same as training."""
 
 _LEARNING_RATE = {"full": 2e-5, "lora": 2e-3, "frozen": 1e-3}
 _MINILM_LEARNING_RATE = 3e-4
@@ -32,7 +34,7 @@ class Recipe(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     objective: Objective = "pairwise"
-    encoder: str = Field(default=DEFAULT_ENCODER, description="Hugging Face name or folder")
+    encoder: str = Field(default=DEFAULT_ENCODER, min_length=1, description="Hugging Face name or folder")
     pooling: Literal["cls", "pooled", "mean"] = Field(
         default="cls",
         description="[CLS] of the last layer, the encoder's pooled output, or the mean over tokens",
@@ -63,10 +65,18 @@ class Recipe(BaseModel):
     patience: int = Field(
         default=2, ge=1, description="stop after so many epochs without a better validation tau"
     )
-    precision: Literal["auto", "fp32", "bf16", "fp16"] = Field(
+    precision: Precision = Field(
         default="auto", description="auto: bf16 where the device computes in it natively, else fp32"
     )
     seed: int = Field(default=42, ge=0, lt=2**32)
+
+    @model_validator(mode="after")
+    def _only_pairs_are_drawn(self) -> Recipe:
+        if self.pairs == "offline" and self.objective != "pairwise":
+            raise ValueError(
+                f"pairs=offline draws pairs before training, which objective={self.objective} has no use for"
+            )
+        return self
 
     @property
     def rate(self) -> float:

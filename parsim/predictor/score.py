@@ -51,7 +51,7 @@ def score_trace(
         progress: show a progress bar.
 
     Raises:
-        UserError: the trace has no prompt text at all.
+        UserError: the trace has no prompt text at all, or a score is no finite number.
     """
     if not trace.has_prompts:
         raise UserError(
@@ -83,7 +83,7 @@ def score_trace(
 def describe(predictor: Predictor) -> str:
     """One line on the origin of a score, for a trace's metadata."""
     card = predictor.card
-    tau = card.results.get("test_tau_b", {}).get("value")
+    tau = card.results["test_tau_b"].get("value") if "test_tau_b" in card.results else None
     reached = f", held-out tau_b {tau:.3f}" if tau is not None else ""
     source = card.data.get("source", "?")
     return f"{card.recipe.objective} on {card.recipe.encoder}, trained on {source}{reached}"
@@ -92,22 +92,24 @@ def describe(predictor: Predictor) -> str:
 def score_latency(
     predictor: Predictor, prompts: Sequence[str], sizes: Sequence[int] = (1, 2, 4, 8, 16, 32, 64)
 ) -> pl.DataFrame:
-    """Seconds a batch of prompts takes, tokenising included: columns batch, median_s, cpu_s (both a batch).
+    """What scoring takes by batch size, tokenising included: columns batch (prompts), batch_ms, prompt_ms (a batch's
+    time by its prompts) and prompt_cpu_ms; medians.
 
-    The batches are the first prompts in turn; each size is measured 5 times after one run to warm up.
+    The batches are the prompts in turn, from the first again after the last; each size is measured 5 times after one
+    run to warm up.
     """
     rows = []
     for size in sizes:
         walls, cpus = [], []
         for turn in range(6):
-            start = turn * size % max(1, len(prompts) - size + 1)
-            batch = list(prompts[start : start + size])
+            batch = [prompts[row % len(prompts)] for row in range(turn * size, (turn + 1) * size)]
             cpu, wall = time.process_time(), time.perf_counter()
-            predictor.score(batch)
+            predictor.score_each(batch)
             walls.append(time.perf_counter() - wall)
             cpus.append(time.process_time() - cpu)
-        rows.append((size, float(np.median(walls[1:])), float(np.median(cpus[1:]))))
-    return pl.DataFrame(rows, schema=["batch", "median_s", "cpu_s"], orient="row")
+        batch_ms, cpu_ms = (1000 * float(np.median(seconds[1:])) for seconds in (walls, cpus))
+        rows.append((size, batch_ms, batch_ms / size, cpu_ms / size))
+    return pl.DataFrame(rows, schema=["batch", "batch_ms", "prompt_ms", "prompt_cpu_ms"], orient="row")
 
 
 def _chunks(

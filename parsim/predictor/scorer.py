@@ -16,7 +16,7 @@ from array import array
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from parsim.engine.scoring_cost import MAX_BATCH, MAX_WAIT_S
 from parsim.predictor.recipe import PREDICTOR_VARIABLE
@@ -43,6 +43,8 @@ class ScorerStats:
         busy_s: wall seconds inside the predictor.
         cpu_s: CPU seconds of the worker's thread.
         failures: batches on which the predictor failed; their requests stay unscored.
+        undecodable: requests whose token ids could not be turned into text; they stay unscored, those of the same batch
+            do not.
     """
 
     submitted: int = 0
@@ -53,6 +55,7 @@ class ScorerStats:
     busy_s: float = 0.0
     cpu_s: float = 0.0
     failures: int = 0
+    undecodable: int = 0
 
 
 class BatchScorer:
@@ -97,7 +100,13 @@ class BatchScorer:
 
     def submit(self, request_id: str, prompt: str | Sequence[int]) -> None:
         """Ask for the score of a prompt, given as text or as token ids."""
-        held = prompt if isinstance(prompt, str) else array("q", prompt)
+        try:
+            held = prompt if isinstance(prompt, str) else array("q", prompt)
+        except (TypeError, OverflowError) as error:  # no ids at all, or none that any tokenizer has
+            with self._lock:
+                self.stats.submitted += 1
+                self._count_undecodable(error)
+            return
         key = _digest(held)
         with self._arrived:
             self.stats.submitted += 1
@@ -149,11 +158,13 @@ class BatchScorer:
             self.stats.expired += 1
 
     def _run(self, batch: list[tuple[str, bytes, Prompt]]) -> None:
-        prompts = {key: prompt for _, key, prompt in batch}
         wall, cpu = time.perf_counter(), time.thread_time()
+        texts = self._texts(batch)
+        if not texts:
+            return
         try:
-            found = self._score([self._text(prompt) for prompt in prompts.values()])
-            scores = dict(zip(prompts, map(float, found), strict=True))
+            found = self._score([*texts.values()])
+            scores = dict(zip(texts, map(float, found), strict=True))
         except Exception as error:
             scores = {}
             if not self.stats.failures:
@@ -172,6 +183,27 @@ class BatchScorer:
             self._cache.update(scores)
             while len(self._cache) > self._cache_size:
                 self._cache.popitem(last=False)
+
+    def _texts(self, batch: list[tuple[str, bytes, Prompt]]) -> dict[bytes, str]:
+        """The text of each distinct prompt by its digest, without those that cannot be decoded."""
+        texts: dict[bytes, str] = {}
+        for _, key, prompt in batch:
+            if key not in texts:
+                try:
+                    texts[key] = self._text(prompt)
+                except Exception as error:
+                    with self._lock:
+                        self._count_undecodable(error)
+        return texts
+
+    def _count_undecodable(self, error: Exception) -> None:
+        """Called with the lock held."""
+        self.stats.undecodable += 1
+        if self.stats.undecodable == 1:
+            log.warning(
+                "a prompt's token ids cannot be decoded, the request stays unscored (further ones are counted): %r",
+                error,
+            )
 
     def _text(self, prompt: Prompt) -> str:
         if isinstance(prompt, str):
@@ -206,20 +238,19 @@ def create(model: str, *, predictor: str | None = None) -> BatchScorer:
     loaded = load_predictor(predictor or os.environ.get(PREDICTOR_VARIABLE, "pars"))
     decode = _decoder(model, head=8 * loaded.card.recipe.max_length)
     loaded.score(["warm up"])
-    return BatchScorer(lambda texts: loaded.score(texts).tolist(), decode)
+    return BatchScorer(lambda texts: loaded.score_each(texts).tolist(), decode)
 
 
 def _decoder(model: str, head: int) -> Callable[[Sequence[int]], str]:
     """Token ids -> text with the served model's tokenizer; only the first and last `head` ids are decoded."""
-    from transformers import AutoTokenizer
-
+    from parsim.predictor.encoder import load_tokenizer, reason
     from traces.errors import UserError
 
     try:
-        tokenizer: Any = AutoTokenizer.from_pretrained(model)
-    except (OSError, ValueError, KeyError) as error:
+        tokenizer = load_tokenizer(model)
+    except Exception as error:  # transformers and tokenizers have errors of many kinds
         raise UserError(
-            f"model '{model}': no tokenizer to decode prompts with; send scores with requests"
+            f"model '{model}': no tokenizer to decode prompts with ({reason(error)}); send scores with requests"
         ) from error
 
     def decode(ids: Sequence[int]) -> str:

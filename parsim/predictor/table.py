@@ -24,6 +24,9 @@ from parsim.predictor.evaluate import (
 
 Floats = npt.NDArray[np.float64]
 
+REFERENCES = ("pointwise", "pairwise")
+"""Methods over which the gains of the others are given, on the same resampled prompts."""
+
 
 def judge(
     corpus: Corpus,
@@ -51,14 +54,15 @@ def judge(
     known = np.array([prompt in by_prompt for prompt in prompts])
     lengths = np.array([by_prompt[prompt] for prompt in prompts if prompt in by_prompt])
     common = about | {"test_model": test, "test_prompts": len(lengths)}
-    reference = [one[known] for one in scores.get("pointwise", [])]
+    references = {name: [one[known] for one in scores[name]] for name in REFERENCES if name in scores}
     rows = []
     for method, found in scores.items():
         several = [one[known] for one in found]
         interval = _mean_interval(several, lengths)
-        gain = None
-        if reference and method != "pointwise":
-            gain = _mean_interval(several, lengths, reference)
+        gains = {
+            name: _mean_interval(several, lengths, reference) if method != name else None
+            for name, reference in references.items()
+        }
         taus = [tau_b(one, lengths) for one in several]
         runs = facts.get(method, [])
         accuracy = float(pair_accuracy(several[0], lengths)["accuracy"][-1])
@@ -67,7 +71,7 @@ def judge(
             | {
                 "method": method,
                 **_named(interval, ("tau_b", "low", "high")),
-                **_named(gain, ("gain", "gain_low", "gain_high")),
+                **_gains(gains),
                 "pair_accuracy": accuracy,
                 "seeds": len(runs),
                 "spread": float(max(taus) - min(taus)),
@@ -82,8 +86,8 @@ def judge(
 
 def _ceiling_rows(samples: pl.DataFrame, common: dict[str, Any]) -> list[dict[str, Any]]:
     ceiling = noise_ceiling(samples)
-    empty = dict.fromkeys(("gain", "gain_low", "gain_high", "pair_accuracy", "cpu_s", "wall_s", "settled"))
-    blank = common | empty | {"seeds": 0, "spread": 0.0}
+    empty = dict.fromkeys(("pair_accuracy", "cpu_s", "wall_s", "settled"))
+    blank = common | _gains({}) | empty | {"seeds": 0, "spread": 0.0}
     if ceiling is None:
         name = "noise ceiling: unknown, one sample a prompt"
         return [blank | {"method": name, "tau_b": None, "low": None, "high": None}]
@@ -126,11 +130,20 @@ def _named(interval: Interval | None, names: tuple[str, str, str]) -> dict[str, 
     }
 
 
+def _gains(gains: dict[str, Interval | None]) -> dict[str, float | None]:
+    """Gains over each of `REFERENCES`, as columns over_NAME, over_NAME_low and over_NAME_high."""
+    columns: dict[str, float | None] = {}
+    for name in REFERENCES:
+        columns |= _named(gains.get(name), (f"over_{name}", f"over_{name}_low", f"over_{name}_high"))
+    return columns
+
+
 def _words(settled: dict[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in settled.items())
 
 
-def _signed(value: float | None, low: float | None, high: float | None) -> str:
+def _gain(row: dict[str, Any], over: str) -> str:
+    value, low, high = (row[f"over_{over}{bound}"] for bound in ("", "_low", "_high"))
     if value is None or low is None or high is None:
         return ""
     return f"{value:+.3f} [{low:+.3f}, {high:+.3f}]"
@@ -146,18 +159,18 @@ def markdown(results: pl.DataFrame) -> str:
             "",
             f"{first['training_prompts']:,} prompts to train on, {first['test_prompts']:,} held out.",
             "",
-            "| method | tau_b [95% interval] | over pointwise [paired] | pair accuracy | seeds (spread)"
-            " | CPU s a run | settled on validation |",
-            "|---|---|---|---|---|---|---|",
+            "| method | tau_b [95% interval] | over pointwise [paired] | over pairwise [paired] | pair accuracy"
+            " | seeds (spread) | CPU s a run | settled on validation |",
+            "|---|---|---|---|---|---|---|---|",
         ]
         for row in part.sort("tau_b", descending=True, nulls_last=True).iter_rows(named=True):
             seeds = f"{row['seeds']} ({row['spread']:.3f})" if row["seeds"] > 1 else str(row["seeds"] or "")
             cpu = f"{row['cpu_s']:.0f}" if row["cpu_s"] is not None else ""
-            gain = _signed(row["gain"], row["gain_low"], row["gain_high"])
+            gains = " | ".join(_gain(row, over) for over in REFERENCES)
             accuracy = f"{row['pair_accuracy']:.3f}" if row["pair_accuracy"] is not None else ""
             bounds = [math.nan if row[key] is None else row[key] for key in ("tau_b", "low", "high")]
             tau = Interval(*bounds)
             settled = row["settled"] or ""
-            lines.append(f"| {row['method']} | {tau} | {gain} | {accuracy} | {seeds} | {cpu} | {settled} |")
+            lines.append(f"| {row['method']} | {tau} | {gains} | {accuracy} | {seeds} | {cpu} | {settled} |")
         lines.append("")
     return "\n".join(lines)

@@ -15,9 +15,10 @@ import torch
 from parsim.predictor.corpus import Labelled
 from parsim.predictor.encoder import Encoder
 from parsim.predictor.evaluate import tau_b
+from parsim.predictor.interrupt import deferred_interrupt
 from parsim.predictor.model import MICRO_BATCH, Ranker
 from parsim.predictor.objective import batch_loss, margin_loss
-from parsim.predictor.pairs import draw_pairs
+from parsim.predictor.pairs import draw_pairs, relative_gap
 from parsim.predictor.progress import Bar, progress_bar
 from parsim.predictor.recipe import Recipe
 from parsim.predictor.tokens import by_length
@@ -72,17 +73,23 @@ def train(
         progress: show a progress bar on stderr.
 
     Raises:
-        UserError: the lengths are constant, the loss stops being a number, or `state_file` is of another
-            recipe.
+        UserError: the lengths are constant, no two differ by `recipe.delta` where pairs are ranked, the loss stops
+            being a number, or `state_file` is of another recipe or of other data.
     """
     if np.ptp(training.lengths) == 0:
         raise UserError(
             f"all {len(training)} training lengths are {training.lengths[0]:g}: there is nothing to rank"
         )
+    widest = float(relative_gap(training.lengths.max(), training.lengths.min()))
+    if recipe.objective in ("pairwise", "mixed") and widest < recipe.delta:
+        raise UserError(
+            f"delta={recipe.delta:g}: no two training lengths differ by so much (at most {widest:.4g}), so that there"
+            " is no pair to learn from; lower it"
+        )
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     ranker = Ranker(encoder, recipe).use(device)
     loop = _Loop(ranker, training, validation, state_file)
-    with progress_bar(progress, loop.steps) as bar:
+    with progress_bar(progress, loop.steps, loop.step) as bar:
         loop.run(bar)
     return ranker, loop.history
 
@@ -95,6 +102,7 @@ class _Loop:
     ) -> None:
         recipe = ranker.recipe
         self.ranker, self.recipe, self.state_file = ranker, recipe, state_file
+        self.data = f"{training.digest()} {validation.digest()}"
         self.tokens = ranker.tokenize(training.prompts)
         self.validation_tokens = ranker.tokenize(validation.prompts)
         self.validation = validation
@@ -135,7 +143,15 @@ class _Loop:
         """Train until the last epoch or until `patience` epochs brought nothing, then take the best weights."""
         wall, cpu, saved = time.perf_counter(), time.process_time(), time.perf_counter()
         wall0, cpu0 = self.history.wall_s, self.history.cpu_s
-        try:
+
+        def save() -> None:
+            nonlocal saved
+            self.history.wall_s = wall0 + time.perf_counter() - wall
+            self.history.cpu_s = cpu0 + time.process_time() - cpu
+            self._save()
+            saved = time.perf_counter()
+
+        with deferred_interrupt() as interrupted:
             while self.step < self.steps and not self._out_of_patience():
                 epoch, start = divmod(self.step, self.per_epoch)
                 if start == 0:
@@ -143,18 +159,15 @@ class _Loop:
                 for batch in self._batches(epoch)[start:]:
                     self._one_step(batch, epoch)
                     bar.advance(self._message(epoch))
-                    if self.step % self.per_epoch and time.perf_counter() - saved > SAVE_EVERY_S:
-                        self.history.wall_s = wall0 + time.perf_counter() - wall
-                        self.history.cpu_s = cpu0 + time.process_time() - cpu
-                        self._save()
-                        saved = time.perf_counter()
+                    inside = self.step % self.per_epoch > 0  # after an epoch's last step it is judged first
+                    if inside and (interrupted() or time.perf_counter() - saved > SAVE_EVERY_S):
+                        save()
+                    if inside and interrupted():
+                        raise KeyboardInterrupt
                 self._end_epoch(epoch)
-                self.history.wall_s = wall0 + time.perf_counter() - wall
-                self.history.cpu_s = cpu0 + time.process_time() - cpu
-                self._save()
-        except KeyboardInterrupt:
-            self._save()
-            raise
+                save()
+                if interrupted():
+                    raise KeyboardInterrupt
         self.ranker.load_state_dict(self.best, strict=False)
         self.ranker.eval()
 
@@ -250,7 +263,7 @@ class _Loop:
         return f"epoch {epoch + 1} of {self.recipe.epochs}, loss {self.loss_sum / done:.3f}{tau}"
 
     def _fingerprint(self) -> str:
-        return f"{self.recipe.model_dump_json()} {self.units} {float(self.log_lengths.double().sum()):.6f}"
+        return f"{self.recipe.model_dump_json()} {self.data}"
 
     def _save(self) -> None:
         if self.state_file is None:
@@ -274,11 +287,12 @@ class _Loop:
             return
         try:
             state = torch.load(self.state_file, weights_only=True, map_location=self.ranker.device)
+            known = str(state["fingerprint"])
         except Exception as error:
             raise UserError(
                 f"{self.state_file}: unreadable training state; remove it to start anew"
             ) from error
-        if state["fingerprint"] != self._fingerprint():
+        if known != self._fingerprint():
             raise UserError(
                 f"{self.state_file}: an unfinished run with another recipe or other data;"
                 " remove it to start anew"

@@ -44,6 +44,21 @@ def test_by_hand():
     ]
 
 
+def test_scores_are_ranked_over_all_and_within_clients():
+    trace = Trace(
+        frame(
+            arrival_s=[0.0] * 6,
+            prompt_tokens=[1] * 6,
+            output_tokens=[1, 2, 3, 4, 5, 5],
+            client_id=["x", "x", "x", "x", "y", "y"],
+            **{"score.b": [1.0, 3.0, 2.0, 4.0, None, None], "score.a": [1.0] * 6},
+        )
+    )
+    one, other = describe(trace)["rankings"]
+    assert one == {"score": "a", "all": None, "x": None, "y": None}
+    assert other == {"score": "b", "all": pytest.approx(4 / 6), "x": pytest.approx(4 / 6), "y": None}
+
+
 def test_one_request_and_all_at_once_have_no_rate():
     one = describe(Trace(frame(arrival_s=[0.0], prompt_tokens=[1], output_tokens=[1])))
     assert (one["rate_per_s"], one["interarrival_cv"], one["spearman"]) == (None, None, None)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 SHIPPED = ("pars", "pointwise", "listwise", "pars-cross", "pars-plus")
-"""Names that `score` and the engine's scorer take; `pars` is the paper's recipe, `pars-plus` the project's
-own.
+"""Names that `score` and the engine's scorer take. `pars` has the paper's loss, on a smaller encoder and with pairs
+formed in the batch; `pars-plus` adds words to its score; each card states its recipe.
 """
 
 

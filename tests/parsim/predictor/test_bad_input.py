@@ -50,4 +50,4 @@ def test_a_loss_that_is_no_number(corpus_file: Path, tiny_encoder: str, tmp_path
 def test_an_empty_prompt_in_the_data(tmp_path: Path) -> None:
     file = tmp_path / "data.jsonl"
     file.write_text(json.dumps({"prompt": "", "output_tokens": 3}) + "\n")
-    assert "row 1: empty prompt" in fails("train", file, "--out", tmp_path / "p", "-q")
+    assert "line 1: empty prompt" in fails("train", file, "--out", tmp_path / "p", "-q")

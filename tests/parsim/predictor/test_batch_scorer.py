@@ -166,6 +166,35 @@ def test_token_ids_are_decoded_off_the_calling_thread() -> None:
     scorer.close()
 
 
+def test_token_ids_that_cannot_be_decoded_cost_no_other_request_its_score(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def decode(ids: Sequence[int]) -> str:
+        return "".join(map(chr, ids))
+
+    score = Counting()
+    score.go.clear()
+    scorer = BatchScorer(score, decode)
+    scorer.submit("first", "x")
+    until(lambda: len(score.batches) == 1)
+    for number in range(9):
+        scorer.submit(str(number), [97] * (number + 1))
+    scorer.submit("negative", [-1])
+    scorer.submit("the same again", [-1])
+    scorer.submit("beyond any vocabulary", [2**70])
+    scorer.submit("none at all", [None])  # type: ignore[list-item]
+    score.go.set()
+    assert collect(scorer, 10) == {"first": 1.0, **{str(number): number + 1.0 for number in range(9)}}
+    scorer.submit("alone", [-2])
+    until(lambda: scorer.stats.undecodable == 5)
+    scorer.submit("after", "yy")
+    assert collect(scorer, 1) == {"after": 2.0}
+    scorer.close()
+    assert (scorer.stats.submitted, scorer.stats.scored) == (16, 11)
+    assert (scorer.stats.failures, scorer.stats.batches) == (0, 3)
+    assert [record.getMessage().count("cannot be decoded") for record in caplog.records] == [1]
+
+
 def test_submit_returns_at_once_and_close_drops_what_waits() -> None:
     score = Counting()
     score.go.clear()

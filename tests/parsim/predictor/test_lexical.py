@@ -9,7 +9,8 @@ pytest.importorskip("sklearn")
 
 from parsim.predictor.baselines import prompt_length, tfidf_ridge, tfidf_ridge_folds
 from parsim.predictor.evaluate import tau_b
-from parsim.predictor.lexical import Lexical
+from parsim.predictor.lexical import Lexical, check_words
+from traces.errors import UserError
 
 
 def test_words_tell_the_length(learnable: Labelled) -> None:
@@ -50,3 +51,31 @@ def test_folds_score_each_prompt_by_the_others(learnable: Labelled) -> None:
     noise = np.random.default_rng(0).lognormal(size=240)
     assert abs(tau_b(tfidf_ridge_folds(learnable.prompts, noise), noise)) < 0.25
     assert not tfidf_ridge_folds(["a", "b"], np.array([1.0, 2.0])).any()
+
+
+@pytest.mark.parametrize(
+    "prompts",
+    [
+        [chr(0x1F600 + row) for row in range(40)],
+        ["?" * (row + 1) for row in range(40)],
+        [f"word{row:03}" for row in range(700)],
+    ],
+    ids=["emoji", "marks", "each word once"],
+)
+def test_without_words_to_learn_from_the_baseline_ranks_nothing(prompts: list[str]) -> None:
+    lengths = np.random.default_rng(0).lognormal(5, 1, size=len(prompts))
+    assert np.isnan(tau_b(tfidf_ridge(prompts, lengths, prompts[:20]), lengths[:20]))
+    assert not tfidf_ridge_folds(prompts, lengths).any()
+
+
+def test_words_of_one_fold_alone_do_not_rank_the_others() -> None:
+    prompts = ["the only words", *(chr(0x1F600 + row) for row in range(39))]
+    assert not tfidf_ridge_folds(prompts, np.arange(1.0, 41.0)).any()
+
+
+def test_what_words_need_is_known_before_training() -> None:
+    check_words(["?", "two words"], ["!", "?"])
+    with pytest.raises(UserError, match="lexical=true: none of the 2 training prompts has a word"):
+        check_words(["?", "a b c"], ["two words"] * 2)
+    with pytest.raises(UserError, match="lexical=true: 1 validation prompts are too few"):
+        check_words(["two words"], ["two words"])

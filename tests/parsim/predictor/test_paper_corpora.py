@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 from parsim.predictor.paper_corpora import read_paper_corpus
@@ -73,7 +74,7 @@ def test_tokens_are_counted_by_the_tokenizer(tmp_path: Path) -> None:
     assert read_paper_corpus(
         "math-plus", file, unit="tokens", tokenizer=tokenizer
     ).label().lengths.round() == [4]
-    with pytest.raises(UserError, match="needs a tokenizer"):
+    with pytest.raises(UserError, match=r"needs a tokenizer.*--unit"):
         read_paper_corpus("math-plus", file, unit="tokens")
 
 
@@ -90,5 +91,69 @@ def test_no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
         raise ConnectionError("offline")
 
     monkeypatch.setattr(datasets, "load_dataset", unreachable)
-    with pytest.raises(UserError, match="cannot be had from the Hugging Face hub"):
+    with pytest.raises(UserError, match=r"cannot be had from the Hugging Face hub.*as DATA instead of hub"):
         read_paper_corpus("alpaca-gpt4")
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "words"),
+    [
+        (
+            "lmsys-chat-1m",
+            {"conversation": "hi", "model": "m"},
+            'conversation is "hi", expected a list of messages',
+        ),
+        (
+            "lmsys-chat-1m",
+            {"conversation": [["hi", "ho"]], "model": "m"},
+            'conversation is [["hi", "ho"]], expected',
+        ),
+        (
+            "lmsys-chat-1m",
+            {"conversation": [{"content": 3}], "model": "m"},
+            'conversation is [{"content": 3}], exp',
+        ),
+        ("lmsys-chat-1m", {"conversation": [], "model": ["m"]}, 'model is ["m"], expected text or a number'),
+        ("math-plus", {"instruction": "a", "output": 3}, "output is 3, expected text"),
+        ("math-plus", {"instruction": ["a"], "output": "b"}, 'instruction is ["a"], expected text'),
+        ("alpaca-gpt4", {"instruction": "a", "input": 1, "output": "b"}, "input is 1, expected text"),
+    ],
+)
+def test_a_bad_value_is_named_with_its_line(
+    tmp_path: Path, name: str, row: dict[str, Any], words: str
+) -> None:
+    good = {"instruction": "a", "input": "", "output": "b", "conversation": [], "model": "m"}
+    file = write(tmp_path, [good, row])
+    with pytest.raises(UserError) as caught:
+        read_paper_corpus(name, file)
+    assert str(caught.value).startswith(f"{file}: line 2: {words}")
+    pl.DataFrame([row]).write_parquet(tmp_path / "c.parquet")
+    with pytest.raises(UserError, match=r"c.parquet: row 1: "):
+        read_paper_corpus(name, tmp_path / "c.parquet")
+
+
+def test_gaps_and_a_table(tmp_path: Path) -> None:
+    rows = [
+        {"conversation": None, "model": "m"},
+        {
+            "conversation": [{"role": "user", "content": "a"}, {"role": "assistant", "content": None}],
+            "model": None,
+        },
+        {
+            "conversation": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b c"}],
+            "model": None,
+        },
+    ]
+    files = write(tmp_path, rows), tmp_path / "c.parquet"
+    pl.DataFrame(rows).with_columns(row=pl.lit(1)).write_parquet(files[1])
+    for file in files:
+        corpus = read_paper_corpus("lmsys-chat-1m", file)
+        assert corpus.frame.rows() == [("3", "lmsys-chat-1m", "a", "recorded", [2.0], False)]
+        assert corpus.dropped == {"no prompt or no response": 2}
+        with pytest.raises(UserError, match="no row has both a prompt and a response"):
+            read_paper_corpus("lmsys-chat-1m", file, limit=2)
+
+
+def test_input_of_nulls_alone(tmp_path: Path) -> None:
+    file = write(tmp_path, [{"instruction": "a", "input": None, "output": "b c"}])
+    assert read_paper_corpus("alpaca-gpt4", file).label().prompts == ["a"]

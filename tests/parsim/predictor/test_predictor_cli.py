@@ -49,6 +49,7 @@ def test_train_evaluate_and_score(corpus_file: Path, tiny_encoder: str, tmp_path
     report = json.loads(run("evaluate", tmp_path / "p", corpus_file, "--unseen", "--json"))
     assert report["prompts"] == 24
     assert report["seen_prompts_left_out"] == 216
+    assert report["tfidf_learned_from"] == "the 216 prompts of this file that the predictor learned from"
     card = json.loads((tmp_path / "p" / "card.json").read_text())
     assert report["tau_b"]["value"] == pytest.approx(card["results"]["test_tau_b"]["value"], abs=0.01)
     assert "tau_b" in run("evaluate", tmp_path / "p", corpus_file, "--allow-seen")
@@ -90,8 +91,45 @@ def test_an_unknown_recipe_field_names_the_nearest(corpus_file: Path, tmp_path: 
         run("train", corpus_file, "--out", tmp_path / "p", "--set", "epoch=3")
     with pytest.raises(UserError, match="expected key=value"):
         run("train", corpus_file, "--out", tmp_path / "p", "--set", "epochs")
-    with pytest.raises(UserError, match="objective='best'"):
+    with pytest.raises(UserError, match=r"recipe: objective: .*\(got 'best'\)"):
         run("train", corpus_file, "--out", tmp_path / "p", "--objective", "best")
+
+
+def test_the_noise_ceiling_is_of_one_model_or_of_those_that_are_named(
+    corpus_file: Path, tiny_encoder: str, tmp_path: Path
+) -> None:
+    """Two samples of `a` order all prompts alike; `b` is another model, in the opposite order."""
+    pytest.importorskip("torch")
+    run("train", corpus_file, "--out", tmp_path / "p", "--encoder", tiny_encoder, "--epochs", 1, *FAST)
+    several = tmp_path / "several.jsonl"
+    rows = [
+        {"prompt": f"name {n}", "len": {"a": [n + 1, 2 * n + 2], "a2": [3 * n + 3], "b": [100 - n]}}
+        for n in range(40)
+    ]
+    several.write_text("\n".join(map(json.dumps, rows)))
+
+    def ceiling(*options: str) -> float | None:
+        report = json.loads(run("evaluate", tmp_path / "p", several, "--json", *options))
+        return report["ceiling"] and report["ceiling"]["sample"]["value"]
+
+    assert ceiling("--model", "a") == pytest.approx(1.0)
+    assert ceiling("--model", "b") is None
+    assert ceiling("--model", "a,b") is None
+    assert ceiling("--model", "all") is None
+    assert ceiling("--model", "b", "--ceiling", "a,a2") == pytest.approx(1.0)
+    with pytest.raises(UserError, match="no lengths of model 'a3'"):
+        ceiling("--model", "a", "--ceiling", "a3")
+    text = run("evaluate", tmp_path / "p", several, "--model", "b")
+    assert "--ceiling names models that are such samples" in " ".join(text.split())
+
+
+def test_a_place_that_cannot_be_written_is_found_before_training(
+    corpus_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.setattr("parsim.predictor.fit.train", lambda *_, **__: pytest.fail("trained"))
+    with pytest.raises(UserError, match="cannot write there"):
+        run("train", corpus_file, "--out", corpus_file / "p")
 
 
 def test_compare_resumes_and_writes_the_table(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,12 +17,13 @@ pytestmark = pytest.mark.predictor
 pytest.importorskip("torch")
 
 from parsim.predictor.fit import fit  # noqa: E402
+from parsim.predictor.model import Ranker  # noqa: E402
 from parsim.predictor.predictor import Predictor, load_predictor  # noqa: E402
 from parsim.predictor.score import score_latency, score_trace  # noqa: E402
 
 
 @pytest.fixture(scope="module")
-def predictor(learnable: Labelled, tiny_encoder: str, tmp_path_factory: pytest.TempPathFactory) -> Predictor:
+def folder(learnable: Labelled, tiny_encoder: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder: Path = tmp_path_factory.mktemp("predictor") / "mine"
     recipe = Recipe(
         encoder=tiny_encoder, epochs=6, batch_size=32, learning_rate=3e-3, max_length=16, precision="fp32"
@@ -35,6 +37,11 @@ def predictor(learnable: Labelled, tiny_encoder: str, tmp_path_factory: pytest.T
         held_out={},
         folder=folder,
     )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def predictor(folder: Path) -> Predictor:
     return load_predictor(str(folder), precision="fp32")
 
 
@@ -80,9 +87,62 @@ def test_a_trace_without_text(predictor: Predictor) -> None:
 
 def test_latency_is_measured_by_batch_size(predictor: Predictor, learnable: Labelled) -> None:
     table = score_latency(predictor, learnable.prompts, sizes=(1, 64))
+    assert table.columns == ["batch", "batch_ms", "prompt_ms", "prompt_cpu_ms"]
     assert table["batch"].to_list() == [1, 64]
-    each = table["median_s"].to_numpy() / np.array([1, 64])
+    np.testing.assert_allclose(table["batch_ms"], table["prompt_ms"] * table["batch"])
+    each = table["prompt_ms"].to_list()
     assert each[1] < each[0]
+
+
+def test_a_batch_is_full_where_there_are_fewer_prompts(
+    predictor: Predictor, learnable: Labelled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoded: list[int] = []
+    score = Ranker.score
+
+    def counting(self: Ranker, prompts: Sequence[str], workers: int = 1) -> np.ndarray:
+        encoded.append(len(prompts))
+        return score(self, prompts, workers)
+
+    monkeypatch.setattr(Ranker, "score", counting)
+    score_latency(predictor, learnable.prompts[:24], sizes=(1, 32, 64))
+    assert encoded == [1] * 6 + [32] * 6 + [64] * 6
+
+
+def test_scores_that_are_no_numbers_are_refused(
+    predictor: Predictor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Ranker, "score", lambda self, prompts, workers: np.array([1.0, np.nan]))
+    with pytest.raises(
+        UserError, match=r"mine: gives no finite score to 1 of 2 prompts, such as 'b'; .*fp32"
+    ):
+        score_trace(trace(["a", "b", "a"]), predictor)
+
+
+@pytest.mark.parametrize("precision", ["auto", "fp32", "bf16", "fp16"])
+def test_each_declared_precision_scores(predictor: Predictor, folder: Path, precision: str) -> None:
+    loaded = load_predictor(str(folder), precision=precision)
+    np.testing.assert_allclose(loaded.score(["name cats"]), predictor.score(["name cats"]), atol=0.1)
+
+
+def test_another_precision_is_refused() -> None:
+    with pytest.raises(UserError, match="--precision fp8: expected one of auto, fp32, bf16, fp16"):
+        load_predictor("pars", precision="fp8")
+
+
+def test_a_served_model_without_a_tokenizer_is_refused_at_the_start(
+    predictor: Predictor, tiny_encoder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """transformers makes up a tokenizer that knows no word, and every prompt would be the empty text."""
+    import shutil
+
+    from parsim.predictor import predictor as module
+    from parsim.predictor.scorer import create
+
+    monkeypatch.setattr(module, "load_predictor", lambda name: predictor)
+    shutil.copy(Path(tiny_encoder) / "config.json", tmp_path)
+    with pytest.raises(UserError, match=r"no tokenizer to decode prompts with \(.*holds no word"):
+        create(str(tmp_path))
 
 
 def test_the_engines_scorer_decodes_token_ids_with_the_served_models_tokenizer(

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import signal
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from parsim.predictor.corpus import Labelled
+from parsim.predictor.interrupt import deferred_interrupt
 from parsim.predictor.recipe import Recipe
 from parsim.predictor.split import split
 from traces.errors import UserError
@@ -84,14 +87,14 @@ def test_the_seed_fixes_everything(learnable: Labelled, tiny_encoder: str) -> No
 def test_a_resumed_run_ends_like_an_uninterrupted_one(
     learnable: Labelled, tiny_encoder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop_after: int
 ) -> None:
-    """194 training prompts, 6 batches an epoch: stopped within an epoch, at its end, and in the second."""
+    """194 training prompts, 6 batches an epoch: Ctrl-C in a step within an epoch, in an epoch's last, in the second."""
     whole, history = run(learnable, tiny_encoder)
     state, step = tmp_path / "state.pt", _Loop._one_step
 
     def stopping(self: _Loop, *arguments: object) -> None:
-        if self.step == stop_after:
-            raise KeyboardInterrupt
         step(self, *arguments)
+        if self.step == stop_after:
+            signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr(_Loop, "_one_step", stopping)
     with pytest.raises(KeyboardInterrupt):
@@ -100,6 +103,54 @@ def test_a_resumed_run_ends_like_an_uninterrupted_one(
     resumed, after = run(learnable, tiny_encoder, state)
     assert same(whole, resumed)
     assert after.epochs == history.epochs
+
+
+@pytest.mark.parametrize("stopped_in", [1, 2])
+def test_ctrl_c_while_an_epoch_is_judged_loses_nothing(
+    learnable: Labelled,
+    tiny_encoder: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    stopped_in: int,
+) -> None:
+    whole, history = run(learnable, tiny_encoder)
+    judge, epochs = _Loop._end_epoch, []
+
+    def stopping(self: _Loop, epoch: int) -> None:
+        epochs.append(epoch)
+        if len(epochs) == stopped_in:
+            signal.raise_signal(signal.SIGINT)
+        judge(self, epoch)
+
+    monkeypatch.setattr(_Loop, "_end_epoch", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        run(learnable, tiny_encoder, tmp_path / "state.pt")
+    resumed, after = run(learnable, tiny_encoder, tmp_path / "state.pt")
+    assert same(whole, resumed)
+    assert (after.epochs, after.best_epoch) == (history.epochs, history.best_epoch)
+
+
+def test_other_prompts_of_the_same_lengths_do_not_continue_the_run(
+    learnable: Labelled, tiny_encoder: str, tmp_path: Path
+) -> None:
+    run(learnable, tiny_encoder, tmp_path / "state.pt", epochs=1)
+    other = replace(learnable, prompts=[f"{prompt} please" for prompt in learnable.prompts])
+    with pytest.raises(UserError, match="another recipe or other data"):
+        run(other, tiny_encoder, tmp_path / "state.pt", epochs=1)
+
+
+def test_a_delta_that_leaves_no_pair_is_refused(learnable: Labelled, tiny_encoder: str) -> None:
+    with pytest.raises(UserError, match="there is no pair to learn from"):
+        run(learnable, tiny_encoder, delta=0.9999)
+
+
+def test_a_second_ctrl_c_does_not_wait() -> None:
+    with pytest.raises(KeyboardInterrupt), deferred_interrupt() as interrupted:
+        signal.raise_signal(signal.SIGINT)
+        assert interrupted()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_another_recipe_does_not_continue_the_run(

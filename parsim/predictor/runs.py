@@ -1,0 +1,139 @@
+"""The trainings of a comparison: each is made once and kept as two files, so that an interrupted comparison goes on
+where it stopped and its table can be remade without training.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from parsim.predictor.comparison import Variant
+from parsim.predictor.corpus import Labelled
+from parsim.predictor.recipe import Recipe
+from parsim.predictor.task import Task
+from traces.atomic import replacing
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training: the scores that it gives the held-out prompts depend on nothing but these."""
+
+    task: Task
+    variant: Variant
+    recipe: Recipe
+
+    @cached_property
+    def data(self) -> Labelled:
+        also = self.variant.also_train_on
+        return self.task.relabelled(also) if also else self.task.data
+
+    @cached_property
+    def key(self) -> str:
+        """The same for the same recipe on the same rows in the same order, however the run is called."""
+        learned = np.concatenate([self.task.parts.train, self.task.parts.validation])
+        held_out = self.data.take(self.task.parts.test).prompts
+        rows = [self.data.take(learned).digest(), len(self.task.parts.train), held_out]
+        identity = json.dumps([rows, self.recipe.model_dump()], sort_keys=True)
+        digest = hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+        return f"{Path(self.task.spec.file).stem}-{digest}"
+
+    def __str__(self) -> str:
+        recipe = self.recipe
+        return (
+            f"{self.task.spec.name}: {self.variant.name}, learning rate {recipe.rate:g}, seed {recipe.seed}"
+        )
+
+    def train(self, progress: bool = False) -> tuple[Floats, dict[str, Any]]:
+        """Scores of the held-out prompts, and facts of the training."""
+        from parsim.predictor.fit import fit
+
+        fitted = fit(
+            self.data,
+            self.task.parts,
+            self.recipe,
+            name=self.variant.name,
+            source={"source": self.task.corpus.source},
+            held_out={},
+            progress=progress,
+        )
+        history = fitted.history
+        return fitted.scores, {
+            "variant": self.variant.name,
+            "seed": self.recipe.seed,
+            "cpu_s": round(history.cpu_s, 1),
+            "wall_s": round(history.wall_s, 1),
+            "epochs": history.epochs,
+            "best_epoch": history.best_epoch,
+        }
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Makes what is missing in `folder`, `jobs` at a time."""
+
+    folder: Path
+    say: Callable[[str], None]
+    progress: bool = False
+    jobs: int = 1
+
+    def make(self, runs: Sequence[Run]) -> None:
+        """Train those that are not there; each is kept as soon as it is finished."""
+        missing = {run.key: run for run in runs if self._kept(run) is None}
+        for run, scores, facts in self._train([*missing.values()]):
+            stem = self.folder / run.key
+            with replacing(stem.with_suffix(".parquet")) as temporary:
+                pl.DataFrame({"score": scores}).write_parquet(temporary)
+            with replacing(stem.with_suffix(".json")) as temporary:
+                temporary.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+            self.say(f"  {facts['cpu_s']:.0f} CPU s, {facts['wall_s']:.0f} s")
+
+    def get(self, run: Run) -> tuple[Floats, dict[str, Any]]:
+        """Scores of the held-out prompts and facts of a run that was made."""
+        kept = self._kept(run)
+        assert kept is not None, f"{run} was not made"
+        return kept
+
+    def _train(self, runs: Sequence[Run]) -> Iterator[tuple[Run, Floats, dict[str, Any]]]:
+        if min(self.jobs, len(runs)) <= 1:
+            for run in runs:
+                self.say(str(run))
+                yield run, *run.train(self.progress)
+            return
+        from joblib import Parallel, delayed
+
+        pool = Parallel(
+            n_jobs=self.jobs, backend="loky", return_as="generator_unordered", pre_dispatch="n_jobs"
+        )
+        for run, scores, facts in pool(delayed(_train_beside_others)(run) for run in runs):
+            self.say(str(run))
+            yield run, scores, facts
+
+    def _kept(self, run: Run) -> tuple[Floats, dict[str, Any]] | None:
+        """A run made before; None where there is none, or what is there is damaged: it is then made again."""
+        stem = self.folder / run.key
+        try:
+            facts: dict[str, Any] = json.loads(stem.with_suffix(".json").read_text(encoding="utf-8"))
+            scores = pl.read_parquet(stem.with_suffix(".parquet"))["score"].cast(pl.Float64).to_numpy()
+            whole = {"cpu_s", "wall_s", "epochs", "best_epoch"} <= facts.keys()
+        except (OSError, ValueError, AttributeError, pl.exceptions.PolarsError):
+            return None
+        return (scores, facts) if whole and len(scores) == len(run.task.parts.test) else None
+
+
+def _train_beside_others(run: Run) -> tuple[Run, Floats, dict[str, Any]]:
+    """In a process of its own, on one core of those that the processes share."""
+    import torch
+
+    torch.set_num_threads(1)
+    return run, *run.train()
