@@ -225,7 +225,7 @@ def compare_command(
         comparison = comparison.model_copy(update={"variants": variants})
     _set_threads(threads)
     target = out or Path("reports") / comparison.name
-    say = partial(console.print, markup=False)
+    say = partial(console.print, markup=False, soft_wrap=True)
     results = run_comparison(comparison, target, folder or data.parent, say=say, progress=progress, jobs=jobs)
     print(markdown(results))
     print(f"written to {target}: results.parquet, table.md, runs/")

@@ -98,8 +98,9 @@ def run_comparison(
     tasks = [prepare(spec, base, spec.limit, counting) for spec in comparison.datasets]
     for task in tasks:
         task.check(comparison.variants_of(task.spec))
-        for reason, count in task.corpus.dropped.items():
-            say(f"{task.corpus.source}: {count:,} rows left out: {reason}")
+    for source, dropped in {task.corpus.source: task.corpus.dropped for task in tasks}.items():
+        for reason, count in dropped.items():
+            say(f"{source}: {count:,} rows left out: {reason}")
     check_target(out / "table.md")
     methods = {task.spec.name: _methods(comparison, task, base, say) for task in tasks}
     every = [method for some in methods.values() for method in some]

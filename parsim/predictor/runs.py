@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from parsim.pool import in_processes
 from parsim.predictor.comparison import Variant
 from parsim.predictor.corpus import Labelled
 from parsim.predictor.recipe import Recipe
@@ -90,13 +91,13 @@ class Runs:
     def make(self, runs: Sequence[Run]) -> None:
         """Train those that are not there; each is kept as soon as it is finished."""
         missing = {run.key: run for run in runs if self._kept(run) is None}
-        for run, scores, facts in self._train([*missing.values()]):
+        for done, (run, scores, facts) in enumerate(self._train([*missing.values()]), start=1):
             stem = self.folder / run.key
             with replacing(stem.with_suffix(".parquet")) as temporary:
                 pl.DataFrame({"score": scores}).write_parquet(temporary)
             with replacing(stem.with_suffix(".json")) as temporary:
                 temporary.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
-            self.say(f"  {facts['cpu_s']:.0f} CPU s, {facts['wall_s']:.0f} s")
+            self.say(f"  {facts['cpu_s']:.0f} CPU s, {facts['wall_s']:.0f} s; {done} of {len(missing)}")
 
     def get(self, run: Run) -> tuple[Floats, dict[str, Any]]:
         """Scores of the held-out prompts and facts of a run that was made."""
@@ -110,14 +111,9 @@ class Runs:
                 self.say(str(run))
                 yield run, *run.train(self.progress)
             return
-        from joblib import Parallel, delayed
-
-        pool = Parallel(
-            n_jobs=self.jobs, backend="loky", return_as="generator_unordered", pre_dispatch="n_jobs"
-        )
-        for run, scores, facts in pool(delayed(_train_beside_others)(run) for run in runs):
-            self.say(str(run))
-            yield run, scores, facts
+        for place, scores, facts in in_processes(_train_beside_others, [*enumerate(runs)], self.jobs):
+            self.say(str(runs[place]))
+            yield runs[place], scores, facts
 
     def _kept(self, run: Run) -> tuple[Floats, dict[str, Any]] | None:
         """A run made before; None where there is none, or what is there is damaged: it is then made again."""
@@ -131,9 +127,10 @@ class Runs:
         return (scores, facts) if whole and len(scores) == len(run.task.parts.test) else None
 
 
-def _train_beside_others(run: Run) -> tuple[Run, Floats, dict[str, Any]]:
+def _train_beside_others(numbered: tuple[int, Run]) -> tuple[int, Floats, dict[str, Any]]:
     """In a process of its own, on one core of those that the processes share."""
     import torch
 
     torch.set_num_threads(1)
-    return run, *run.train()
+    place, run = numbered
+    return place, *run.train()

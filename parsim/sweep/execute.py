@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from parsim.engine.scoring_cost import ScoringCost
+from parsim.pool import in_processes
 from parsim.sweep.measure import Outcome, measure_file
 from parsim.sweep.point import Point
 from parsim.sweep.store import Store
@@ -85,10 +86,7 @@ def _local(jobs: Sequence[Job], workers: int | None) -> Iterator[tuple[str, Outc
     if count == 1:
         yield from map(Job.run, jobs)
         return
-    from joblib import Parallel, delayed
-
-    pool = Parallel(n_jobs=count, backend="loky", return_as="generator_unordered", pre_dispatch="3*n_jobs")
-    yield from pool(delayed(Job.run)(job) for job in jobs)
+    yield from in_processes(Job.run, jobs, count)
 
 
 def _ray(jobs: Sequence[Job]) -> Iterator[tuple[str, Outcome]]:
