@@ -42,7 +42,9 @@ def register(app: typer.Typer) -> None:
 def train(
     data: Data,
     out: Annotated[Path, typer.Option(help="folder for the predictor; an unfinished run in it is continued")],
-    objective: Annotated[str, typer.Option(help="pairwise, pointwise, listwise or mixed")] = "pairwise",
+    objective: Annotated[
+        str, typer.Option(help="pairwise, pointwise, listwise, mixed or ordinal")
+    ] = "pairwise",
     encoder: Annotated[
         str | None, typer.Option(help="Hugging Face name or folder; the paper's is bert-base-uncased")
     ] = None,

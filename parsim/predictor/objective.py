@@ -1,4 +1,4 @@
-"""The three training objectives, each a number from the scores and the recorded lengths of one batch.
+"""The training objectives, each a number from the scores and the recorded lengths of one batch.
 
 All take `scores` (n,), `log_lengths` (n,) and `censored` (n,) of one batch, in which every prompt was encoded
 once.
@@ -11,8 +11,13 @@ from typing import Any
 
 import torch
 
-OBJECTIVES = ("pairwise", "pointwise", "listwise", "mixed")
-"""Names that `batch_loss` takes; `mixed` is the mean of the pairwise and the pointwise loss."""
+OBJECTIVES = ("pairwise", "pointwise", "listwise", "mixed", "ordinal")
+"""Names that `batch_loss` takes; `mixed` is the mean of the pairwise and the pointwise loss, `ordinal` learns the
+distribution of the length.
+"""
+
+CUTS = 15
+"""Lengths that the ordinal loss asks about: they cut the training prompts into sixteen equal parts."""
 
 
 def margin_loss(longer: torch.Tensor, shorter: torch.Tensor, margin: float = 1.0) -> torch.Tensor:
@@ -71,6 +76,24 @@ def listwise_loss(scores: torch.Tensor, log_lengths: torch.Tensor) -> torch.Tens
     return (rest - ranked).mean()
 
 
+def ordinal_loss(
+    scores: torch.Tensor, log_lengths: torch.Tensor, censored: torch.Tensor, cuts: torch.Tensor
+) -> torch.Tensor:
+    """Cumulative logits (McCullagh 1980): mean cross-entropy of "longer than cut k?" over prompts and cuts.
+
+    The score is the place of the length's distribution: P(longer than cut k) = sigmoid(score - t_k), where t_k is the
+    logit of the share of training prompts below cut k, so that a score of 0 is the distribution over all prompts.
+    `cuts` (k,) are quantiles of log lengths, ascending. A censored response says nothing of cuts above its length.
+    """
+    shares = torch.arange(1, len(cuts) + 1, device=cuts.device) / (len(cuts) + 1)
+    longer = log_lengths[:, None] > cuts
+    known = longer | ~censored[:, None]
+    each = torch.nn.functional.binary_cross_entropy_with_logits(
+        scores[:, None] - torch.logit(shares), longer.float(), reduction="none"
+    )
+    return (each * known).sum() / known.sum().clamp(min=1)
+
+
 def batch_loss(
     objective: str,
     scores: torch.Tensor,
@@ -78,16 +101,22 @@ def batch_loss(
     censored: torch.Tensor,
     *,
     targets: torch.Tensor,
+    cuts: torch.Tensor,
     delta: float,
     margin: float,
 ) -> Any:
-    """The named objective's loss of one batch; `targets` (n,) is what the pointwise part regresses on."""
+    """The named objective's loss of one batch.
+
+    `targets` (n,) is what the pointwise part regresses on; for `cuts` see `ordinal_loss`.
+    """
     if objective == "pairwise":
         return pairwise_loss(scores, log_lengths, censored, delta=delta, margin=margin)
     if objective == "pointwise":
         return pointwise_loss(scores, targets, censored)
     if objective == "listwise":
         return listwise_loss(scores, log_lengths)
+    if objective == "ordinal":
+        return ordinal_loss(scores, log_lengths, censored, cuts)
     if objective == "mixed":
         ranking = pairwise_loss(scores, log_lengths, censored, delta=delta, margin=margin)
         return 0.5 * (ranking + pointwise_loss(scores, targets, censored))

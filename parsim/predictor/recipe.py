@@ -13,7 +13,7 @@ PAPER_ENCODER = "bert-base-uncased"
 PREDICTOR_VARIABLE = "PARSIM_PREDICTOR"
 """Environment variable that names the predictor which scores inside the engine."""
 
-Objective = Literal["pairwise", "pointwise", "listwise", "mixed"]
+Objective = Literal["pairwise", "pointwise", "listwise", "mixed", "ordinal"]
 Tuning = Literal["full", "lora", "frozen"]
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
 """What to compute in; `score` takes the same as training."""

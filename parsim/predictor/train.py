@@ -17,7 +17,7 @@ from parsim.predictor.encoder import Encoder
 from parsim.predictor.evaluate import tau_b
 from parsim.predictor.interrupt import deferred_interrupt
 from parsim.predictor.model import MICRO_BATCH, Ranker
-from parsim.predictor.objective import batch_loss, margin_loss
+from parsim.predictor.objective import CUTS, batch_loss, margin_loss
 from parsim.predictor.pairs import draw_pairs, relative_gap
 from parsim.predictor.progress import Bar, progress_bar
 from parsim.predictor.recipe import Recipe
@@ -111,6 +111,8 @@ class _Loop:
         raw = self.log_lengths if recipe.target == "log" else torch.from_numpy(training.lengths).float()
         target = (float(raw.mean()), float(raw.std()) or 1.0)
         self.targets = (raw - target[0]) / target[1]
+        shares = torch.arange(1, CUTS + 1) / (CUTS + 1)
+        self.cuts = torch.quantile(self.log_lengths, shares)
         self.pairs = (
             draw_pairs(
                 training.lengths,
@@ -202,6 +204,7 @@ class _Loop:
             self.log_lengths[some].to(device),
             self.censored[some].to(device),
             targets=self.targets[some].to(device),
+            cuts=self.cuts.to(device),
             delta=self.recipe.delta,
             margin=self.recipe.margin,
         )

@@ -12,6 +12,7 @@ from parsim.predictor.objective import (  # noqa: E402
     batch_pairs,
     listwise_loss,
     margin_loss,
+    ordinal_loss,
     pairwise_loss,
     pointwise_loss,
 )
@@ -81,3 +82,16 @@ def test_pointwise_by_hand() -> None:
     censored = torch.tensor([False, False, True])
     assert pointwise_loss(tensor(1, 0, 5), tensor(2, 2, 3), censored).item() == pytest.approx(1.0)
     assert pointwise_loss(tensor(1, 0, 0), tensor(2, 2, 3), censored).item() == pytest.approx(2.0)
+
+
+def test_ordinal_loss_by_hand() -> None:
+    """Cuts at 10 and 100 of a length of 50: a score of 0 gives either answer the probability 2 / 3."""
+    cuts = tensor(10, 100).log()
+    assert ordinal_loss(tensor(0), tensor(50).log(), no(1), cuts).item() == pytest.approx(math.log(1.5))
+
+
+def test_a_censored_length_says_nothing_of_longer_cuts() -> None:
+    cuts, score, cut_off = tensor(10, 100).log(), tensor(20), torch.ones(1, dtype=torch.bool)
+    assert ordinal_loss(score, tensor(50).log(), no(1), cuts).item() > 5
+    assert ordinal_loss(score, tensor(50).log(), cut_off, cuts).item() < 1e-6
+    assert ordinal_loss(score, tensor(5).log(), cut_off, cuts).item() == 0.0

@@ -40,7 +40,7 @@ def same(one: Ranker, other: Ranker) -> bool:
     return all(np.array_equal(a, b) for a, b in zip(weights(one), weights(other), strict=True))
 
 
-@pytest.mark.parametrize("objective", ["pairwise", "pointwise", "listwise", "mixed"])
+@pytest.mark.parametrize("objective", ["pairwise", "pointwise", "listwise", "mixed", "ordinal"])
 def test_each_objective_learns_to_rank(learnable: Labelled, tiny_encoder: str, objective: str) -> None:
     ranker, history = run(learnable, tiny_encoder, objective=objective, epochs=6)
     test = learnable.take(split(learnable).test)
