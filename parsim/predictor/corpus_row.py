@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from decimal import Decimal
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -22,8 +23,8 @@ def _whole(value: str) -> str:
 
 
 def _not_nested(value: Any) -> Any:
-    if isinstance(value, list | dict):
-        raise ValueError("a list or an object")
+    if isinstance(value, list | dict | bytes | timedelta):
+        raise ValueError("nothing that text can be made of")
     return _whole(value) if isinstance(value, str) else value
 
 

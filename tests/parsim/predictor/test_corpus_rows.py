@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from decimal import Decimal
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -211,3 +212,12 @@ def test_no_rows(tmp_path: Path) -> None:
     pl.DataFrame({"prompt": [], "output_tokens": []}).write_parquet(tmp_path / "c.parquet")
     with pytest.raises(UserError, match="no rows"):
         read_corpus(tmp_path / "c.parquet")
+
+
+@pytest.mark.parametrize("column", ["model", "id", "dataset"])
+@pytest.mark.parametrize("value", [b"\xff", timedelta(days=1)])
+def test_a_name_that_is_no_text_is_refused(tmp_path: Path, column: str, value: object) -> None:
+    table = tmp_path / "c.parquet"
+    pl.DataFrame({"prompt": ["a", "b"], "output_tokens": [3, 4], column: [value] * 2}).write_parquet(table)
+    with pytest.raises(UserError, match=rf"row 1: {column} is .*, expected text or a number"):
+        read_corpus(table)
