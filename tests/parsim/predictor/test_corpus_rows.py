@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
-from decimal import Decimal
 from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
