@@ -38,10 +38,11 @@ def show(figures: dict[str, Any]) -> None:
 
 def _rankings(rows: list[dict[str, Any]]) -> Table:
     title = "Kendall's tau-b of scores with response lengths: over all requests, and within clients"
-    table = Table(*map(escape, rows[0]), title=title if len(rows[0]) > 2 else title.split(":")[0])
+    clients = [escape(str(client)) for client in rows[0]["clients"]]
+    table = Table("score", "all", *clients, title=title if clients else title.split(":")[0])
     for row in rows:
-        name, *taus = row.values()
-        table.add_row(escape(name), *("undefined" if tau is None else f"{tau:.3f}" for tau in taus))
+        taus = [row["tau_b"], *row["clients"].values()]
+        table.add_row(escape(row["score"]), *("undefined" if tau is None else f"{tau:.3f}" for tau in taus))
     return table
 
 

@@ -51,7 +51,7 @@ def calibrate(
     """Fit the step time of an engine and write an engine file with its held-out error."""
     from rich.console import Console
 
-    from parsim.settings_file import read_settings, setting
+    from parsim.settings_file import setting
     from parsim.simulate_cli import pairs
     from traces.atomic import check_target
     from validate.calibrate_run import from_engine, from_recording, from_step_log
@@ -71,7 +71,7 @@ def calibrate(
         if given:
             raise UserError(f"{option}: says nothing of {what}; leave it out")
     check_target(out)
-    if out.is_file() and "step_time" not in read_settings(out, "engine"):
+    if out.is_file() and not _is_engine(out):
         raise UserError(f"{out}: is there and is no engine file; name another one by --out")
     console = Console(soft_wrap=True)
     settings: dict[str, Any] = {k: setting(v) for k, v in pairs("--set", set_ or []).items()}
@@ -94,3 +94,12 @@ def calibrate(
     console.print(f"{step.provenance}", style="dim", highlight=False)
     for name, error in (step.fit_error or {}).items():
         console.print(f"held-out error, {name}: {error:+.2%}", highlight=False)
+
+
+def _is_engine(file: Path) -> bool:
+    from parsim.settings_file import read_settings
+
+    try:
+        return "step_time" in read_settings(file, "engine")
+    except UserError:
+        return False

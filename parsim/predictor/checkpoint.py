@@ -159,7 +159,7 @@ def _read_lexical(tensors: dict[str, torch.Tensor], card: Card, file: Path) -> L
 def _flaw(tensors: Mapping[str, torch.Tensor]) -> str:
     """Why a ranker with these weights gives scores that are no numbers, or nothing."""
     for name, value in tensors.items():
-        if not value.is_floating_point() or not torch.isfinite(value).all():
+        if not value.is_floating_point() or not torch.isfinite(value.float()).all():
             return f"'{name}' holds something other than finite numbers"
     return "'spread' holds numbers that are not above 0" if not (tensors["spread"] > 0).all() else ""
 

@@ -110,7 +110,13 @@ def evaluate_command(
     if not models and set(loaded.card.data.get("models", [])) <= set(read.models):
         models = list(loaded.card.data.get("models", []))
     labelled = read.label(models)
-    read.label(ceiling or models)  # an unknown name is refused before anything is scored
+    if unseen and allow_seen:
+        raise UserError(
+            "--unseen and --allow-seen: one leaves out what training saw, the other does not; give one"
+        )
+    unknown = next((name for name in ceiling if name not in read.models), None)
+    if unknown is not None:
+        raise UserError(f"--ceiling: {read.source} has no lengths of model '{unknown}'")
     known = seen(labelled.prompts, loaded.training_keys)
     training = labelled.take(np.flatnonzero(known))
     if unseen:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
@@ -49,7 +50,8 @@ class _Method:
 
         def reached(run: Run) -> float:
             _, facts = runs.get(run)
-            return float(facts["epochs"][facts["best_epoch"] - 1]["validation_tau_b"])
+            tau = float(facts["epochs"][facts["best_epoch"] - 1]["validation_tau_b"])
+            return tau if math.isfinite(tau) else -math.inf
 
         best, _ = max(tunings, key=lambda tuning: reached(tuning[1]))
         return best

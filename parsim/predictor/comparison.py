@@ -27,7 +27,7 @@ def _distinct(values: list[Any]) -> list[Any]:
 
 Values = Annotated[list[Any], Field(min_length=1), AfterValidator(_distinct)]
 Seeds = Annotated[list[Annotated[int, Field(ge=0, lt=2**32)]], Field(min_length=1), AfterValidator(_distinct)]
-Name = Annotated[str, Field(min_length=1)]
+Name = Annotated[str, Field(pattern=r"^[^|\n]+$")]
 Limit = Annotated[int, Field(ge=2)]
 
 Grid = dict[str, Values]

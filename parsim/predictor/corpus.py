@@ -125,7 +125,7 @@ class Corpus:
                 f"{self.source}: has lengths of {len(available)} models ({_some(available)}); name one with"
                 " --model (several, separated by commas, are averaged; 'all' averages all)"
             )
-        if chosen == ["all"]:
+        if "all" in chosen:
             chosen = available
         for model in chosen:
             if model not in available:
@@ -183,6 +183,10 @@ def read_corpus(path: str | Path) -> Corpus:
             f"{file}: no lengths: expected a column 'output_tokens' (a number or a list) or 'len'"
             f" (model -> number); it has {_some([*found])}"
         )
+    if objects and (
+        row := next((one for one in records if "output_tokens" in one[1] and not one[1].get("len")), None)
+    ):
+        raise UserError(f"{file}: {row[0]} has 'output_tokens', others have 'len'; lay all rows out alike")
     kind: type[Row] = ModelsRow if objects or "output_tokens" not in found else ResponseRow
     columns = {
         field: next((name for name in names if name in found), field) for field, names in _NAMES.items()

@@ -6,6 +6,7 @@ import codecs
 import gzip
 import json
 import math
+import zlib
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,10 @@ def read_table(file: Path) -> pl.DataFrame:
         if head.startswith(codecs.BOM_UTF8) or set(file.name) & set("*?["):
             return pl.read_ndjson(file.read_bytes().removeprefix(codecs.BOM_UTF8), infer_schema_length=None)
         return pl.read_ndjson(file, infer_schema_length=None)
-    except pl.exceptions.PolarsError as error:
+    except (
+        pl.exceptions.PolarsError,
+        OSError,
+    ) as error:  # what polars unpacks may be an OSError without a file
         reason = str(error).splitlines()[0][:120]
         if head.startswith(b"PAR1"):
             raise UserError(f"{file}: not whole Parquet ({reason}); fetch or write it again") from error
@@ -94,7 +98,7 @@ def _lines(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
                         yield f"line {number}", _parse(text)
                     except _BrokenLineError as error:
                         raise UserError(f"{file}: line {number}: {error}") from error
-    except (gzip.BadGzipFile, EOFError) as error:
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise UserError(f"{file}: not a whole gzip file ({error}); fetch or write it again") from error
 
 

@@ -134,11 +134,8 @@ def check_rows(
 
 
 def names_of(values: Iterable[Any]) -> pl.Series:
-    """Names as text, numbers among them as polars writes them; null where there is none."""
-    found = list(values)
-    if any(isinstance(value, str) for value in found):
-        return pl.Series(found, dtype=pl.String, strict=False)
-    return pl.Series(found, strict=False).cast(pl.String)
+    """Names as text; null where there is none."""
+    return pl.Series([None if value is None else str(value) for value in values], dtype=pl.String)
 
 
 def _fault(

@@ -98,7 +98,8 @@ def noise_ceiling(samples: pl.DataFrame, *, seed: int = 0) -> Ceiling | None:
     ]
     sample = _interval(mean_tau(np.arange(len(table))), drawn)
     reliability = math.sin(math.pi / 2 * sample.value)
-    expected = 2 / math.pi * math.asin(math.sqrt(max(0.0, reliability)))
+    known = not math.isnan(reliability)
+    expected = 2 / math.pi * math.asin(math.sqrt(max(0.0, reliability))) if known else math.nan
     return Ceiling(sample=sample, expected=expected, prompts=len(repeated))
 
 

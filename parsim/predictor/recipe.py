@@ -31,7 +31,7 @@ class Recipe(BaseModel):
     the same loss over more pairs at about a twentieth of the cost.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     objective: Objective = "pairwise"
     encoder: str = Field(default=DEFAULT_ENCODER, min_length=1, description="Hugging Face name or folder")

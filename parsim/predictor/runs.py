@@ -8,17 +8,19 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from pydantic import BaseModel, Field
 
 from parsim.pool import in_processes
 from parsim.predictor.comparison import Variant
 from parsim.predictor.corpus import Labelled
+from parsim.predictor.encoder import load_encoder
 from parsim.predictor.recipe import Recipe
 from parsim.predictor.task import Task
 from traces.atomic import replacing
@@ -45,7 +47,9 @@ class Run:
         learned = np.concatenate([self.task.parts.train, self.task.parts.validation])
         held_out = self.data.take(self.task.parts.test).prompts
         rows = [self.data.take(learned).digest(), len(self.task.parts.train), held_out]
-        identity = json.dumps([rows, self.recipe.model_dump()], sort_keys=True)
+        identity = json.dumps(
+            [rows, self.recipe.model_dump(), *_weights(self.recipe.encoder)], sort_keys=True
+        )
         digest = hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:12]
         return f"{Path(self.task.spec.file).stem}-{digest}"
 
@@ -92,10 +96,10 @@ class Runs:
         """Train those that are not there; each is kept as soon as it is finished."""
         missing = {run.key: run for run in runs if self._kept(run) is None}
         for done, (run, scores, facts) in enumerate(self._train([*missing.values()]), start=1):
-            stem = self.folder / run.key
-            with replacing(stem.with_suffix(".parquet")) as temporary:
+            facts_file, scores_file = self._files(run)
+            with replacing(scores_file) as temporary:
                 pl.DataFrame({"score": scores}).write_parquet(temporary)
-            with replacing(stem.with_suffix(".json")) as temporary:
+            with replacing(facts_file) as temporary:
                 temporary.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
             self.say(f"  {facts['cpu_s']:.0f} CPU s, {facts['wall_s']:.0f} s; {done} of {len(missing)}")
 
@@ -117,14 +121,41 @@ class Runs:
 
     def _kept(self, run: Run) -> tuple[Floats, dict[str, Any]] | None:
         """A run made before; None where there is none, or what is there is damaged: it is then made again."""
-        stem = self.folder / run.key
+        facts_file, scores_file = self._files(run)
         try:
-            facts: dict[str, Any] = json.loads(stem.with_suffix(".json").read_text(encoding="utf-8"))
-            scores = pl.read_parquet(stem.with_suffix(".parquet"))["score"].cast(pl.Float64).to_numpy()
-            whole = {"cpu_s", "wall_s", "epochs", "best_epoch"} <= facts.keys()
-        except (OSError, ValueError, AttributeError, pl.exceptions.PolarsError):
+            facts = _Facts.model_validate(json.loads(facts_file.read_text(encoding="utf-8")))
+            scores = pl.read_parquet(scores_file)["score"].cast(pl.Float64).to_numpy()
+        except (OSError, ValueError, RecursionError, pl.exceptions.PolarsError):
             return None
-        return (scores, facts) if whole and len(scores) == len(run.task.parts.test) else None
+        whole = facts.best_epoch <= len(facts.epochs) and len(scores) == len(run.task.parts.test)
+        return (scores, facts.model_dump()) if whole and np.isfinite(scores).all() else None
+
+    def _files(self, run: Run) -> tuple[Path, Path]:
+        """Facts and scores of a run."""
+        return self.folder / f"{run.key}.json", self.folder / f"{run.key}.parquet"
+
+
+class _Epoch(BaseModel):
+    loss: float
+    validation_tau_b: float
+    """nan where it is undefined."""
+
+
+class _Facts(BaseModel):
+    """What is kept of a training beside its scores."""
+
+    variant: str
+    seed: int
+    cpu_s: float = Field(ge=0, allow_inf_nan=False)
+    wall_s: float = Field(ge=0, allow_inf_nan=False)
+    epochs: list[_Epoch]
+    best_epoch: int = Field(ge=1)
+
+
+@cache
+def _weights(encoder: str) -> list[str]:
+    """The sha256 of an encoder that is a folder, whose weights may change under its name; nothing of another."""
+    return [load_encoder(encoder).sha256] if Path(encoder).is_dir() else []
 
 
 def _train_beside_others(numbered: tuple[int, Run]) -> tuple[int, Floats, dict[str, Any]]:

@@ -42,7 +42,7 @@ class Scored:
 def score_trace(
     trace: Trace, predictor: Predictor, *, workers: int | None = None, progress: bool = False
 ) -> Scored:
-    """Add `score.NAME` to a trace; a row without a prompt gets none.
+    """Add `score.NAME` to a trace.
 
     Args:
         trace: with a column `prompt`.
@@ -51,23 +51,25 @@ def score_trace(
         progress: show a progress bar.
 
     Raises:
-        UserError: the trace has no prompt text at all, or a score is no finite number.
+        UserError: the trace, or one of its requests, has no prompt text, or a score is no finite number.
     """
     if not trace.has_prompts:
         raise UserError(
             f"trace {trace.name}: has no column 'prompt', so there is no text to score; join it"
             " with a corpus that has some (python -m traces join), or emulate a predictor (simulate --emulate pars=TAU)"
         )
-    prompts = trace.frame["prompt"].to_list()
-    rows = [row for row, prompt in enumerate(prompts) if prompt is not None]
-    texts = [prompts[row] for row in rows]
+    without = trace.frame.filter(pl.col("prompt").is_null())
+    if len(without):
+        raise UserError(
+            f"trace {trace.name}: request '{without['request_id'][0]}' has no prompt ({len(without):,} in all), so that"
+            " nothing can be scored there, and a trace has a score for every request or for none; delete such rows"
+        )
+    texts = trace.frame["prompt"].to_list()
     cpu, wall = time.process_time(), time.perf_counter()
     scores = np.concatenate([np.empty(0), *_chunks(predictor, texts, workers, progress)])
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
     column = f"score.{predictor.name}"
-    values: list[float | None] = [None] * len(prompts)
-    for row, score in zip(rows, scores.tolist(), strict=True):
-        values[row] = round(score, 5)
+    values = [round(score, 5) for score in scores.tolist()]
     frame = trace.frame.with_columns(pl.Series(column, values, dtype=pl.Float64))
     metadata = {**trace.metadata, column: describe(predictor)}
     return Scored(

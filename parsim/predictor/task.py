@@ -43,7 +43,7 @@ class Task:
         """The same prompts in the same order; those that are not held out are labelled by the mean of more models
         where they have one. `all` is every model of the corpus.
         """
-        wide = self.corpus.label(models if list(models) == ["all"] else [*self.spec.train_on, *models])
+        wide = self.corpus.label([*self.spec.train_on, *models])
         by_prompt = dict(zip(wide.prompts, wide.lengths.tolist(), strict=True))
         lengths = self.data.lengths.copy()
         for row in np.concatenate([self.parts.train, self.parts.validation]):
@@ -56,12 +56,13 @@ class Task:
         Raises:
             UserError: one of these.
         """
-        named = [*self.spec.ceiling, *(name for one in variants for name in one.also_train_on)]
-        unknown = next((name for name in named if name not in {*self.corpus.models, "all"}), None)
-        if unknown is not None:
-            raise UserError(
-                f"{self.corpus.source}: no lengths of model '{unknown}'; it has {', '.join(self.corpus.models)}"
-            )
+        also = [name for one in variants for name in one.also_train_on if name != "all"]
+        for names, corpus in ((also, self.corpus), (self.spec.ceiling, self.judges)):
+            unknown = next((name for name in names if name not in corpus.models), None)
+            if unknown is not None:
+                raise UserError(
+                    f"{corpus.source}: no lengths of model '{unknown}'; it has {', '.join(corpus.models)}"
+                )
         held_out = set(self.data.take(self.parts.test).prompts)
         for test in self.test_models:
             answered = len(held_out & {*self.judges.label([test]).prompts})
@@ -93,6 +94,11 @@ def prepare(spec: DataSet, base: Path, limit: int | None, encoder: str) -> Task:
     if spec.test_file is None:
         return Task(spec, corpus, corpus, data, parts)
     other = _read(base / spec.test_file, None, None, encoder)
+    if other.unit != corpus.unit:
+        raise UserError(
+            f"{other.source}: lengths in {other.unit}, those of {corpus.source} in {corpus.unit}: they cannot judge one"
+            " ranking; leave test_file out, or count tokens"
+        )
     judging = [model for model in spec.test_on if model in other.models]
     if not judging:
         raise UserError(f"{other.source}: test_on names none of its models, so that it judges nothing")

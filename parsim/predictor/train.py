@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
+import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -88,7 +90,7 @@ def train(
         )
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     ranker = Ranker(encoder, recipe).use(device)
-    loop = _Loop(ranker, training, validation, state_file)
+    loop = _Loop(ranker, encoder, training, validation, state_file)
     with progress_bar(progress, loop.steps, loop.step) as bar:
         loop.run(bar)
     return ranker, loop.history
@@ -98,10 +100,16 @@ class _Loop:
     """State of one run; `run` takes it from where it stands to the end."""
 
     def __init__(
-        self, ranker: Ranker, training: Labelled, validation: Labelled, state_file: Path | None
+        self,
+        ranker: Ranker,
+        encoder: Encoder,
+        training: Labelled,
+        validation: Labelled,
+        state_file: Path | None,
     ) -> None:
         recipe = ranker.recipe
         self.ranker, self.recipe, self.state_file = ranker, recipe, state_file
+        self.encoder = encoder.sha256
         self.data = f"{training.digest()} {validation.digest()}"
         self.tokens = ranker.tokenize(training.prompts)
         self.validation_tokens = ranker.tokenize(validation.prompts)
@@ -183,6 +191,8 @@ class _Loop:
         if not torch.isfinite(loss):
             if self.state_file is not None:
                 self.state_file.unlink(missing_ok=True)
+                with contextlib.suppress(OSError):  # there was something else in it
+                    self.state_file.parent.rmdir()
             raise UserError(
                 f"loss is {loss.item()} at step {self.step + 1} (epoch {epoch + 1}), learning rate"
                 f" {recipe.rate:g}: lower it, or compute in 32 bits (--precision fp32); nothing was written"
@@ -266,7 +276,7 @@ class _Loop:
         return f"epoch {epoch + 1} of {self.recipe.epochs}, loss {self.loss_sum / done:.3f}{tau}"
 
     def _fingerprint(self) -> str:
-        return f"{self.recipe.model_dump_json()} {self.data}"
+        return f"{self.recipe.model_dump_json()} {self.encoder} {self.data}"
 
     def _save(self) -> None:
         if self.state_file is None:
@@ -289,6 +299,9 @@ class _Loop:
         if self.state_file is None or not self.state_file.exists():
             return
         try:
+            with zipfile.ZipFile(self.state_file) as archive:
+                if archive.testzip() is not None:  # torch does not look at the checksums
+                    raise zipfile.BadZipFile("damaged")
             state = torch.load(self.state_file, weights_only=True, map_location=self.ranker.device)
             known = str(state["fingerprint"])
         except Exception as error:

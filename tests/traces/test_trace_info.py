@@ -50,13 +50,14 @@ def test_scores_are_ranked_over_all_and_within_clients():
             arrival_s=[0.0] * 6,
             prompt_tokens=[1] * 6,
             output_tokens=[1, 2, 3, 4, 5, 5],
-            client_id=["x", "x", "x", "x", "y", "y"],
+            client_id=["all", "all", "all", "all", "score", "score"],
             **{"score.b": [1.0, 3.0, 2.0, 4.0, None, None], "score.a": [1.0] * 6},
         )
     )
     one, other = describe(trace)["rankings"]
-    assert one == {"score": "a", "all": None, "x": None, "y": None}
-    assert other == {"score": "b", "all": pytest.approx(4 / 6), "x": pytest.approx(4 / 6), "y": None}
+    assert one == {"score": "a", "tau_b": None, "clients": {"all": None, "score": None}}
+    tau = pytest.approx(4 / 6)
+    assert other == {"score": "b", "tau_b": tau, "clients": {"all": tau, "score": None}}
 
 
 def test_one_request_and_all_at_once_have_no_rate():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -64,6 +66,22 @@ def tiny_encoder(tmp_path_factory: pytest.TempPathFactory) -> str:
     )
     transformers.BertModel(config).save_pretrained(folder)
     return str(folder)
+
+
+@pytest.fixture
+def changing_encoder(tiny_encoder: str, tmp_path: Path) -> tuple[str, Callable[[], None]]:
+    """Folder of a copy of `tiny_encoder`, and what gives it other weights."""
+    folder = tmp_path / "encoder"
+    shutil.copytree(tiny_encoder, folder)
+
+    def change() -> None:
+        from safetensors.torch import load_file, save_file
+
+        tensors = load_file(folder / "model.safetensors")
+        tensors[min(tensors)] = tensors[min(tensors)] + 0.5
+        save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+    return str(folder), change
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ pytest.importorskip("transformers")
 
 import parsim.predictor.fit as fitting  # noqa: E402
 from parsim.predictor.compare import run_comparison  # noqa: E402
+from parsim.predictor.runs import _weights  # noqa: E402
 from parsim.predictor.task import prepare  # noqa: E402
 
 
@@ -64,6 +66,66 @@ def test_kept_runs_are_not_taken_for_other_data(
     fresh = run_comparison(spec, tmp_path / "fresh", tmp_path, lambda _: None)
     assert names == ["pairwise", "pairwise"]
     assert changed.drop("cpu_s", "wall_s").equals(fresh.drop("cpu_s", "wall_s"))
+
+
+def test_kept_runs_are_not_taken_for_another_encoder(
+    corpus_file: Path,
+    changing_encoder: tuple[str, Callable[[], None]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    encoder, change = changing_encoder
+    run_comparison(comparison(encoder), tmp_path / "out", tmp_path, lambda _: None)
+    change()
+    _weights.cache_clear()  # as in another process
+    names = trained(monkeypatch)
+    run_comparison(comparison(encoder), tmp_path / "out", tmp_path, lambda _: None)
+    assert names == ["pairwise"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"epochs": []},
+        {"epochs": None},
+        {"best_epoch": 99},
+        {"epochs": [{}]},
+        {"cpu_s": "x"},
+        {"cpu_s": float("nan")},
+        {"scores": float("nan")},
+        {"scores": None},
+    ],
+    ids=str,
+)
+def test_a_damaged_run_is_made_again(
+    corpus_file: Path,
+    tiny_encoder: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    change: dict[str, Any],
+) -> None:
+    spec = comparison(tiny_encoder, tune={"margin": [1.0]})
+    before = run_comparison(spec, tmp_path / "out", tmp_path, lambda _: None)
+    names = trained(monkeypatch)
+    for facts in (tmp_path / "out" / "runs").glob("*.json"):
+        if "scores" in change:
+            scores = pl.read_parquet(facts.with_suffix(".parquet"))
+            damaged = pl.Series("score", [change["scores"]] * len(scores), dtype=pl.Float64)
+            scores.with_columns(damaged).write_parquet(facts.with_suffix(".parquet"))
+        else:
+            facts.write_text(json.dumps(json.loads(facts.read_text()) | change))
+    after = run_comparison(spec, tmp_path / "out", tmp_path, lambda _: None)
+    assert names == ["pairwise", "pairwise"]
+    assert after.drop("cpu_s", "wall_s").equals(before.drop("cpu_s", "wall_s"))
+
+
+def test_a_dot_in_the_name_keeps_runs_apart(corpus_file: Path, tiny_encoder: str, tmp_path: Path) -> None:
+    corpus_file.rename(tmp_path / "llama-3.1.jsonl")
+    one = {"name": "made up", "file": "llama-3.1.jsonl", "test_share": 0.3}
+    run_comparison(
+        comparison(tiny_encoder, datasets=[one], seeds=[1, 2]), tmp_path / "out", tmp_path, lambda _: None
+    )
+    assert len(list((tmp_path / "out" / "runs").glob("llama-3.1-*.json"))) == 2
 
 
 def test_trainings_side_by_side_give_the_same(corpus_file: Path, tiny_encoder: str, tmp_path: Path) -> None:

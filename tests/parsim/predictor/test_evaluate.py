@@ -33,6 +33,12 @@ def test_constants_leave_tau_undefined() -> None:
     assert str(found) == "undefined"
 
 
+def test_a_ceiling_of_samples_that_are_all_the_same_is_undefined() -> None:
+    found = noise_ceiling(pl.DataFrame({"prompt": ["a", "b", "c"], "samples": [[7.0, 7.0]] * 3}))
+    assert found is not None
+    assert math.isnan(found.expected) and str(found.sample) == "undefined"
+
+
 def test_interval_covers_the_true_tau() -> None:
     """Bivariate normal with correlation r has tau = 2/pi asin(r); 95% intervals must cover it most of the time."""
     truth, hits = 2 / math.pi * math.asin(0.7), 0

@@ -61,11 +61,10 @@ def trace(prompts: list[str | None]) -> Trace:
 
 
 def test_the_column_has_the_predictors_name_and_order(predictor: Predictor) -> None:
-    scored = score_trace(trace(["name cats", "story cats", "list cats", "name cats", None]), predictor)
+    scored = score_trace(trace(["name cats", "story cats", "list cats", "name cats"]), predictor)
     column = scored.trace.frame["score.mine"]
     assert column.dtype == pl.Float64
     assert column[1] > column[2] > column[0] == column[3]
-    assert column[4] is None
     assert (scored.prompts, scored.distinct) == (4, 3)
     assert scored.trace.metadata["score.mine"].startswith("pairwise on ")
     assert scored.trace.score_names == ["mine"] or "score.mine" in scored.trace.score_names
@@ -77,6 +76,12 @@ def test_odd_prompts_get_finite_scores(predictor: Predictor) -> None:
     )
     assert np.isfinite(scored.trace.frame["score.mine"].to_numpy()).all()
     assert scored.empty == 2
+
+
+def test_a_request_without_a_prompt_is_named(predictor: Predictor) -> None:
+    """A trace that lacks one score could not be read again."""
+    with pytest.raises(UserError, match=r"request 'r1' has no prompt \(2 in all\)"):
+        score_trace(trace(["name cats", None, "list", None]), predictor)
 
 
 def test_a_trace_without_text(predictor: Predictor) -> None:

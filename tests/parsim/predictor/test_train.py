@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -137,6 +138,34 @@ def test_other_prompts_of_the_same_lengths_do_not_continue_the_run(
     other = replace(learnable, prompts=[f"{prompt} please" for prompt in learnable.prompts])
     with pytest.raises(UserError, match="another recipe or other data"):
         run(other, tiny_encoder, tmp_path / "state.pt", epochs=1)
+
+
+def test_a_damaged_state_is_not_continued(learnable: Labelled, tiny_encoder: str, tmp_path: Path) -> None:
+    state = tmp_path / "state.pt"
+    run(learnable, tiny_encoder, state, epochs=1)
+    data = bytearray(state.read_bytes())
+    data[len(data) // 2] ^= 1
+    state.write_bytes(data)
+    with pytest.raises(UserError, match="unreadable training state"):
+        run(learnable, tiny_encoder, state, epochs=1)
+
+
+def test_another_encoder_of_that_name_does_not_continue_the_run(
+    learnable: Labelled, changing_encoder: tuple[str, Callable[[], None]], tmp_path: Path
+) -> None:
+    encoder, change = changing_encoder
+    run(learnable, encoder, tmp_path / "state.pt", epochs=1)
+    change()
+    with pytest.raises(UserError, match="another recipe or other data"):
+        run(learnable, encoder, tmp_path / "state.pt", epochs=1)
+
+
+def test_a_loss_that_is_no_number_leaves_nothing(
+    learnable: Labelled, tiny_encoder: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match="nothing was written"):
+        run(learnable, tiny_encoder, tmp_path / "p" / "state.pt", epochs=6, learning_rate=1e30)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_delta_that_leaves_no_pair_is_refused(learnable: Labelled, tiny_encoder: str) -> None:
