@@ -14,9 +14,10 @@ def deferred_interrupt() -> Iterator[Callable[[], bool]]:
     """While the block runs a first Ctrl-C only makes what is yielded return True: the block saves and raises.
 
     A second one interrupts at once. One that the block did not see is raised when it ends. Outside the main thread,
-    where signals do not arrive, nothing changes.
+    where signals do not arrive, and in a process that ignores Ctrl-C (a shell's background job), nothing changes.
     """
-    if threading.current_thread() is not threading.main_thread():
+    ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    if ignored or threading.current_thread() is not threading.main_thread():
         yield lambda: False
         return
     asked = False

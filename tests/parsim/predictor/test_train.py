@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,6 +31,14 @@ def run(data: Labelled, encoder: str, state: Path | None = None, **changes: obje
     parts = split(data)
     training, validation = data.take(parts.train), data.take(parts.validation)
     return train(training, validation, load_encoder(encoder), recipe, state_file=state)
+
+
+@pytest.fixture(autouse=True)
+def ctrl_c() -> Iterator[None]:
+    """Ctrl-C as in a terminal: a shell's background job ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def weights(ranker: Ranker) -> list[np.ndarray]:
@@ -129,6 +137,13 @@ def test_ctrl_c_while_an_epoch_is_judged_loses_nothing(
     resumed, after = run(learnable, tiny_encoder, tmp_path / "state.pt")
     assert same(whole, resumed)
     assert (after.epochs, after.best_epoch) == (history.epochs, history.best_epoch)
+
+
+def test_a_background_job_goes_on_ignoring_ctrl_c() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with deferred_interrupt() as interrupted:
+        signal.raise_signal(signal.SIGINT)
+        assert not interrupted()
 
 
 def test_other_prompts_of_the_same_lengths_do_not_continue_the_run(
