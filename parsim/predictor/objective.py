@@ -11,11 +11,6 @@ from typing import Any
 
 import torch
 
-OBJECTIVES = ("pairwise", "pointwise", "listwise", "mixed", "ordinal")
-"""Names that `batch_loss` takes; `mixed` is the mean of the pairwise and the pointwise loss, `ordinal` learns the
-distribution of the length.
-"""
-
 CUTS = 15
 """Lengths that the ordinal loss asks about: they cut the training prompts into sixteen equal parts."""
 

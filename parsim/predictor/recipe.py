@@ -9,11 +9,12 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from parsim.predictor.pairs import DELTA
 
 DEFAULT_ENCODER = "all-MiniLM-L6-v2"
-PAPER_ENCODER = "bert-base-uncased"
 PREDICTOR_VARIABLE = "PARSIM_PREDICTOR"
 """Environment variable that names the predictor which scores inside the engine."""
 
 Objective = Literal["pairwise", "pointwise", "listwise", "mixed", "ordinal"]
+"""`mixed` is the mean of the pairwise and the pointwise loss, `ordinal` learns the distribution of the length."""
+
 Tuning = Literal["full", "lora", "frozen"]
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
 """What to compute in; `score` takes the same as training."""
