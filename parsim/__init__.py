@@ -1,6 +1,6 @@
 """What would happen: scheduler, engine model, predictor, sweep and report.
 
->>> from traces import read_trace
+>>> from parsim.traces import read_trace
 >>> from parsim.engine import load_engine
 >>> from parsim.scheduler.policy import parse_policy
 >>> from parsim.simulation import simulate

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from traces.seeds import generator
+from parsim.seeds import generator
 
 _SEARCH_STEPS = 24
 _TOLERANCE = 0.002

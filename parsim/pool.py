@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from typing import TypeVar
 
-from traces.errors import UserError
+from parsim.errors import UserError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from traces.errors import UserError
+from parsim.errors import UserError
 
 
 def read_settings(path: Path, what: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
-from traces.errors import UserError
+from parsim.errors import UserError
 
 if TYPE_CHECKING:
     import polars as pl
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from parsim.engine.scorer import VirtualScorer
     from parsim.engine.scoring_cost import ScoringCost
     from parsim.scheduler.policy import Policy
-    from traces import Trace
+    from parsim.traces import Trace
 
 Steps = Literal["none", "log", "detail"]
 

@@ -28,16 +28,43 @@ def files(package: str) -> list[Path]:
     return sorted((ROOT / package).rglob("*.py"))
 
 
-@pytest.mark.parametrize(("package", "above"), [("traces", {"parsim", "validate"}), ("parsim", {"validate"})])
-def test_arrows_point_down(package: str, above: set[str]) -> None:
-    for path in files(package):
-        roots = {name.split(".")[0] for name in imported(path)}
-        assert not roots & above, f"{path.relative_to(ROOT)} imports {roots & above}"
+def below(name: str, roots: tuple[str, ...]) -> bool:
+    """Whether a dotted name is one of `roots` or lies in it."""
+    return any(name == root or name.startswith(f"{root}.") for root in roots)
+
+
+GROUND = ("parsim.errors", "parsim.files", "parsim.seeds", "parsim.settings_file")
+"""What every floor stands on; it imports nothing of the house but itself."""
+
+
+@pytest.mark.parametrize(
+    ("floor", "allowed"), [("parsim/traces", ("parsim.traces", *GROUND)), ("parsim/validate", ("parsim",))]
+)
+def test_a_floor_imports_only_what_is_below_it(floor: str, allowed: tuple[str, ...]) -> None:
+    for path in files(floor):
+        for name in imported(path):
+            if below(name, ("parsim",)):
+                assert below(name, allowed), f"{path.relative_to(ROOT)} imports {name}"
+
+
+def test_the_ground_imports_nothing_above_it() -> None:
+    for name in GROUND:
+        path = ROOT / (name.replace(".", "/") + ".py")
+        assert all(below(n, GROUND) for n in imported(path) if below(n, ("parsim",))), path
+
+
+@pytest.mark.parametrize(("above", "but"), [("parsim.validate", "parsim/validate"), ("parsim.cli", "none")])
+def test_arrows_point_down(above: str, but: str) -> None:
+    for path in files("parsim"):
+        place = path.relative_to(ROOT).as_posix()
+        if place.startswith(("parsim/cli/", but)) or place == "parsim/__main__.py":
+            continue
+        assert not any(below(name, (above,)) for name in imported(path)), f"{place} imports {above}"
 
 
 def test_only_the_adapter_imports_vllm() -> None:
     for path in files("parsim"):
-        if not path.name.startswith("vllm"):
+        if not path.name.startswith("vllm") and "validate" not in path.parts:
             assert "vllm" not in {name.split(".")[0] for name in imported(path)}, path
 
 

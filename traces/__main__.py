@@ -1,7 +1,5 @@
-"""`python -m traces`."""
+"""`python -m traces` in a checkout; elsewhere `parsim traces`."""
 
-from traces.cli import app
-from traces.errors import run_cli
+from runpy import run_module
 
-if __name__ == "__main__":
-    run_cli(app)
+run_module("parsim.traces", run_name="__main__")

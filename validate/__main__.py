@@ -1,7 +1,5 @@
-"""`python -m validate`."""
+"""`python -m validate` in a checkout; elsewhere `parsim validate`."""
 
-from traces.errors import run_cli
-from validate.cli import app
+from runpy import run_module
 
-if __name__ == "__main__":
-    run_cli(app)
+run_module("parsim.validate", run_name="__main__")

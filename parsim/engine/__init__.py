@@ -1,7 +1,7 @@
 """One continuous-batching engine: settings, KV cache, batch formation, step time, and the SimPy process."""
 
 from parsim.engine.config import EngineConfig
-from parsim.engine.load import DEFAULT_ENGINE, load_engine, preset_names
+from parsim.engine.presets.load import DEFAULT_ENGINE, load_engine, preset_names
 from parsim.engine.step_time import StepTime
 
 __all__ = ["DEFAULT_ENGINE", "EngineConfig", "StepTime", "load_engine", "preset_names"]

@@ -1,4 +1,4 @@
-"""The scorer beside the scheduler (`parsim.predictor.scorer.BatchScorer`) in virtual time."""
+"""The scorer beside the scheduler (`parsim.predictor.scoring.scorer.BatchScorer`) in virtual time."""
 
 from __future__ import annotations
 

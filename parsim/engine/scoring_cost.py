@@ -1,4 +1,4 @@
-"""What a predictor's scores cost: seconds a batch, as measured by `python -m parsim.predictor.cost`."""
+"""What a predictor's scores cost: seconds a batch, as measured by `python -m parsim.predictor.scoring.cost`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from parsim.engine.load import first_problem, nearest
+from parsim.engine.presets.load import first_problem, nearest
+from parsim.errors import UserError
 from parsim.settings_file import read_settings
-from traces.errors import UserError
 
 SHIPPED_COST = Path(__file__).parent.parent / "predictor" / "shipped" / "cost.json"
 
@@ -81,7 +81,7 @@ def read_cost(name_or_path: str) -> ScoringCost | None:
     if not path.exists() or path.is_dir():
         raise UserError(
             f"scoring cost {name_or_path!r}: expected shipped, free or a file; measure one with "
-            "python -m parsim.predictor.cost PREDICTOR FILE"
+            "python -m parsim.predictor.scoring.cost PREDICTOR FILE"
         )
     fields = read_settings(path, "scoring cost")
     known = list(ScoringCost.model_fields)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from parsim.files import replacing
 from parsim.report.page import Section, render_page
 from parsim.report.sections import (
     answer,
@@ -17,7 +18,6 @@ from parsim.report.sections import (
     regime,
 )
 from parsim.sweep.results import Results, read_results
-from traces.atomic import replacing
 
 
 def write_report(folder: Path, results: Results | None = None) -> Path:

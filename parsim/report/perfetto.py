@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from traces.atomic import replacing
+from parsim.files import replacing
 
 if TYPE_CHECKING:
     import polars as pl

@@ -13,12 +13,12 @@ from typing import Any
 import polars as pl
 
 from parsim.engine import EngineConfig
+from parsim.files import replacing
 from parsim.metrics import METRICS
 from parsim.scheduler.policy import Policy
 from parsim.sweep.choose import Decision
 from parsim.sweep.plan import Grid
 from parsim.sweep.workload import Workload
-from traces.atomic import replacing
 
 SERVED = {
     "llama-3.1-8b": "meta-llama/Llama-3.1-8B-Instruct",
@@ -64,7 +64,7 @@ def serve_command(policy: Policy, engine: EngineConfig, *, pin_blocks: bool = Fa
             settings["starvation_threshold_s"] = "none" if guard is None else guard
         settings["victim"] = policy.victim
         if policy.order == "score" and policy.score not in ("prompt_tokens", "output_tokens"):
-            settings["scorer"] = "parsim.predictor.scorer:create"
+            settings["scorer"] = "parsim.predictor.scoring.scorer:create"
             if policy.name != SHIPPED_DEFAULT:
                 before = f"PARSIM_PREDICTOR={policy.name} "
         words += ["--additional-config", json.dumps({"parsim": settings})]

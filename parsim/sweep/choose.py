@@ -9,9 +9,9 @@ from typing import Literal
 
 import polars as pl
 
-from parsim.engine.load import nearest
+from parsim.engine.presets.load import nearest
+from parsim.errors import UserError
 from parsim.metrics import METRICS
-from traces.errors import UserError
 
 CONFIGURATION = (
     "policy",

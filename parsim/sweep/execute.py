@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from parsim.engine.scoring_cost import ScoringCost
+from parsim.errors import UserError
 from parsim.pool import in_processes
 from parsim.sweep.measure import Outcome, measure_file
 from parsim.sweep.point import Point
 from parsim.sweep.store import Store
 from parsim.sweep.workload import Workload
-from traces.errors import UserError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -102,7 +102,7 @@ def _ray(jobs: Sequence[Job]) -> Iterator[tuple[str, Outcome]]:
                 "--executor ray: no running Ray cluster found; start one (ray start --head) or set RAY_ADDRESS"
             ) from error
     from parsim.sweep.measure import measure
-    from traces import read_trace
+    from parsim.traces import read_trace
 
     remote = ray.remote(measure)
     traces = {path: ray.put(read_trace(path)) for path in {job.path for job in jobs}}

@@ -16,7 +16,7 @@ from parsim.simulation import simulate
 from parsim.sweep.dial import dial_scores
 from parsim.sweep.interval import block_indices
 from parsim.sweep.point import Point
-from traces import Trace
+from parsim.traces import Trace
 
 BOOTSTRAPPED: dict[str, tuple[str, float | None]] = {
     "mean_per_token_latency_ms": ("per_token_latency_s", None),
@@ -95,7 +95,7 @@ def measure(
 
 @lru_cache(maxsize=4)
 def _trace_file(path: str, fingerprint: str) -> Trace:
-    from traces import read_trace
+    from parsim.traces import read_trace
 
     trace = read_trace(path)
     return Trace(trace.frame.drop("prompt", strict=False), trace.metadata)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from parsim.errors import UserError
 from parsim.settings_file import setting
 from parsim.sweep.spec import SweepSpec, name_after, parse_spec, read_spec
-from traces.errors import UserError
 
 
 def apply_options(

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from parsim.engine import EngineConfig, load_engine
-from parsim.engine.load import nearest
+from parsim.engine.presets.load import nearest
+from parsim.errors import UserError
 from parsim.scheduler.policy import Policy, parse_policy
 from parsim.scheduler.victim import VictimRule
 from parsim.sweep.point import Dial, Point
 from parsim.sweep.spec import ASSUMED_TAUS, SweepSpec
-from traces import Trace
-from traces.errors import UserError
+from parsim.traces import Trace
 
 RELATIVE_LOADS = (0.5, 0.75, 0.9, 1.0, 1.15, 1.3, 1.6)
 """The automatic range of loads, as shares of the rate that the engine sustains: idle to overload."""

@@ -7,6 +7,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any, Literal
 
 from parsim.engine import EngineConfig
@@ -14,15 +15,6 @@ from parsim.engine.scoring_cost import ScoringCost
 from parsim.scheduler.policy import Policy
 
 Where = Literal["everywhere", "short", "long", "across"]
-_CODE = (
-    "engine",
-    "scheduler",
-    "simulation.py",
-    "metrics.py",
-    "emulation.py",
-    "sweep/measure.py",
-    "sweep/dial.py",
-)
 
 
 @dataclass(frozen=True)
@@ -76,13 +68,10 @@ class Point:
 
 @cache
 def _code_fingerprint() -> str:
-    """A hash of the simulator's source: a changed model never resumes from results of the old one."""
-    root = files("parsim")
+    """A hash of the package's source: a changed model never resumes from results of the old one."""
+    root = Path(str(files("parsim")))
     digest = hashlib.sha256()
-    for name in _CODE:
-        entry = root.joinpath(name)
-        parts = sorted(entry.iterdir(), key=lambda p: p.name) if entry.is_dir() else [entry]
-        for part in parts:
-            if part.name.endswith(".py"):
-                digest.update(part.read_bytes())
+    for part in sorted(root.rglob("*.py")):
+        digest.update(part.relative_to(root).as_posix().encode())
+        digest.update(part.read_bytes())
     return digest.hexdigest()

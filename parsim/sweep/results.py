@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from parsim.errors import UserError
+from parsim.files import replacing
 from parsim.sweep.interval import Interval, percentile_interval, t_interval
 from parsim.sweep.measure import Outcome
 from parsim.sweep.point import Point
-from traces.atomic import replacing
-from traces.errors import UserError
 
 SETTINGS = ("num_gpu_blocks", "max_num_seqs", "max_num_batched_tokens")
 SCORING = (

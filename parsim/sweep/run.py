@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from parsim.engine.scoring_cost import read_cost
+from parsim.errors import UserError
+from parsim.files import replacing
 from parsim.sweep import plan
 from parsim.sweep.bound import lower_bound_ms
 from parsim.sweep.choice import chosen, serve_command, write_choice
@@ -21,9 +23,7 @@ from parsim.sweep.search import search
 from parsim.sweep.spec import ASSUMED_TAU_SOURCE, SweepSpec, dump_spec
 from parsim.sweep.store import Store
 from parsim.sweep.workload import Workload, load_trace, prepare
-from traces import bundled_trace
-from traces.atomic import replacing
-from traces.errors import UserError
+from parsim.traces import bundled_trace
 
 if TYPE_CHECKING:
     from rich.console import Console

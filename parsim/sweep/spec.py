@@ -10,9 +10,9 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from parsim.engine import EngineConfig
-from parsim.engine.load import nearest
+from parsim.engine.presets.load import nearest
+from parsim.errors import UserError
 from parsim.settings_file import read_settings
-from traces.errors import UserError
 
 Study = Literal["map", "tau", "guard", "victim", "timeline", "search"]
 DEFAULT_ENGINE = "llama-3.1-8b-a100-80g"

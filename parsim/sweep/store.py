@@ -9,9 +9,9 @@ from pathlib import Path
 
 import polars as pl
 
+from parsim.errors import UserError
+from parsim.files import replacing
 from parsim.sweep.measure import Outcome
-from traces.atomic import replacing
-from traces.errors import UserError
 
 FRAMES = ("requests", "series")
 """Attributes of an outcome that are tables, where the point asked for them."""

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from parsim.engine.load import nearest
+from parsim.engine.presets.load import nearest
+from parsim.errors import UserError
 from parsim.sweep.spec import SweepSpec, TraceSource
-from traces import Trace
-from traces.errors import UserError
+from parsim.traces import Trace
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def load_trace(source: TraceSource, seed: int) -> Trace:
     Raises:
         UserError: the file is not a trace, or an argument of `synthesize` or `join` does not exist.
     """
-    import traces
+    from parsim import traces
 
     if source.path is not None:
         trace = traces.redraw(traces.read_trace(source.path, source.format), seed)
@@ -84,7 +84,7 @@ def prepare(spec: SweepSpec, first: Trace, folder: Path) -> Workload:
 
     `first`: the trace of the lowest seed.
     """
-    from traces import write_trace
+    from parsim.traces import write_trace
 
     redrawn = "recipe" in first.metadata
     paths: dict[int, Path] = {}

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from validate.parity.bare import quiet_vllm
+from parsim.validate.parity.bare import quiet_vllm
 
 
 def requests(count: int, seed: int) -> list[Any]:

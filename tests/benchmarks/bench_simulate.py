@@ -24,7 +24,7 @@ from parsim.engine.engine import Engine
 from parsim.engine.request import EngineRequest
 from parsim.scheduler.policy import parse_policy
 from parsim.simulation import simulate
-from traces import Trace, synthesize, write_trace
+from parsim.traces import Trace, synthesize, write_trace
 
 SETTINGS = {"num_gpu_blocks": 26312, "block_size": 16, "max_num_seqs": 256, "max_num_batched_tokens": 2048}
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from traces import Arrivals, Lognormal, Trace, read_trace, synthesize, write_trace
+from parsim.traces import Arrivals, Lognormal, Trace, read_trace, synthesize, write_trace
 
 
 def azure_csv(trace: Trace, path: Path) -> None:

@@ -11,7 +11,7 @@ from parsim.engine import EngineConfig, load_engine
 from parsim.engine.step_time import StepTime
 from parsim.scheduler.policy import POLICIES, parse_policy
 from parsim.simulation import simulate
-from traces import Trace, UserError
+from parsim.traces import Trace, UserError
 
 
 def trace(arrivals: list[float], tokens: int = 20) -> Trace:

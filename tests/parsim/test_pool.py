@@ -5,8 +5,8 @@ import signal
 
 import pytest
 
+from parsim.errors import UserError
 from parsim.pool import in_processes
-from traces.errors import UserError
 
 
 def square(number: int) -> int:

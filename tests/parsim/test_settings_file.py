@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from parsim.engine import load_engine
+from parsim.errors import UserError
 from parsim.settings_file import read_settings, setting
-from traces.errors import UserError
 
 BAD = {
     "binary.yaml": (b"\xff\x00", ": cannot be read as an engine file (not UTF-8 text)"),

@@ -9,7 +9,7 @@ from datetime import date
 import polars as pl
 import pytest
 
-from traces import Trace, UserError, read_corpus, read_trace, write_trace
+from parsim.traces import Trace, UserError, read_corpus, read_trace, write_trace
 
 PLAIN = "request_id,arrival_s,prompt_tokens,output_tokens\n"
 AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n"

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from traces import read_trace
+from parsim.traces import read_trace
 
 PLAIN = "request_id,arrival_s,prompt_tokens,output_tokens\n"
 
@@ -105,7 +105,7 @@ def test_list_names_public_traces_and_formats():
 
 def test_import_and_help_load_nothing_heavy():
     code = (
-        "import sys, traces, traces.cli; "
+        "import sys, traces, parsim.traces.cli; "
         "print(sorted({'polars', 'numpy', 'scipy', 'torch', 'rich.progress'} & set(sys.modules)))"
     )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

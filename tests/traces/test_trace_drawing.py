@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from scipy.stats import kstest, spearmanr
 
-from traces import (
+from parsim.traces import (
     Arrivals,
     Lognormal,
     Resampled,
@@ -21,7 +21,7 @@ from traces import (
     redraw,
     synthesize,
 )
-from traces.jitter import jitter, tick_s
+from parsim.traces.draw.jitter import jitter, tick_s
 
 N = 100_000
 
@@ -160,7 +160,7 @@ def test_join_repeats_rows_only_when_asked_for_more_and_marks_them():
 
 
 def test_join_and_synthesize_take_what_a_sweep_file_can_hold(tmp_path):
-    from traces import Corpus, write_trace
+    from parsim.traces import Corpus, write_trace
 
     process, path = Arrivals("poisson", {"rate": 2.0}), tmp_path / "c.parquet"
     write_trace(Trace(CORPUS.with_columns(arrival_s=pl.lit(0.0)), {"licence": "X"}), path)
@@ -256,7 +256,7 @@ def test_a_trace_on_no_tick_is_left_alone():
 
 
 def test_mooncake_stands_on_ticks_of_three_seconds(shared):
-    from traces import read_trace
+    from parsim.traces import read_trace
 
     trace = read_trace(shared / "data/traces/mooncake-conversation.jsonl")
     assert tick_s(trace) == pytest.approx(3.0, abs=0.002)
@@ -264,8 +264,8 @@ def test_mooncake_stands_on_ticks_of_three_seconds(shared):
 
 
 def test_bundled_trace_is_small_recorded_and_only_of_held_out_prompts():
-    from traces.bundle import MODEL, is_held_out
-    from traces.trace import BUNDLED
+    from parsim.studies.bundle import MODEL, is_held_out
+    from parsim.traces.trace import BUNDLED
 
     trace = bundled_trace()
     assert BUNDLED.stat().st_size < 1_000_000
@@ -278,7 +278,7 @@ def test_bundled_trace_is_small_recorded_and_only_of_held_out_prompts():
 
 
 def test_bundled_trace_can_be_rebuilt(shared):
-    from traces.bundle import build
+    from parsim.studies.bundle import build
 
     rebuilt = build(shared / "data/lengths")
     assert bundled_trace().frame.select(rebuilt.frame.columns).equals(rebuilt.frame)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from traces import Lognormal, UserError, join, parse_arrivals, synthesize
-from traces.checks import MAX_ARRIVAL_S, MAX_TOKENS
+from parsim.traces import Lognormal, UserError, join, parse_arrivals, synthesize
+from parsim.traces.checks import MAX_ARRIVAL_S, MAX_TOKENS
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from traces import UserError
-from traces.fetch import CATALOGUE, PublicTrace, catalogue, fetch, find
+from parsim.traces import UserError
+from parsim.traces.fetch import CATALOGUE, PublicTrace, catalogue, fetch, find
 
 CONTENT = bytes(range(256)) * 4096  # 1 MiB
 SHA256 = hashlib.sha256(CONTENT).hexdigest()

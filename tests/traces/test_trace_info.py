@@ -5,8 +5,8 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from traces import Corpus, Trace, read_trace
-from traces.info import describe
+from parsim.traces import Corpus, Trace, read_trace
+from parsim.traces.info import describe
 
 
 def frame(**columns: list) -> pl.DataFrame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import typer
 
-from traces.errors import run_cli
+from parsim.errors import run_cli
 
 
 @pytest.mark.parametrize(("said", "line"), [(False, "interrupted: what was finished is kept\n"), (True, "")])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from traces import UserError, read_corpus, read_trace, write_trace
+from parsim.traces import UserError, read_corpus, read_trace, write_trace
 
 
 def written(folder: Path, name: str, content: str | bytes) -> Path:

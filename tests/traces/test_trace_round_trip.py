@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from traces import Trace, read_trace, write_trace
-from traces.trace import OPTIONAL, REQUIRED
+from parsim.traces import Trace, read_trace, write_trace
+from parsim.traces.trace import OPTIONAL, REQUIRED
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=12)
 TOKENS = st.integers(1, 10**9)

@@ -8,8 +8,8 @@ import sys
 import polars as pl
 import pytest
 
-from traces import Trace, UserError, write_trace
-from traces.atomic import check_target, replacing
+from parsim.files import check_target, replacing
+from parsim.traces import Trace, UserError, write_trace
 
 FRAME = {
     "request_id": [f"a-long-name-{i * 7919}" for i in range(20_000)],

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from parsim.engine import EngineConfig, StepTime
-from validate.replay import Load, replay
+from parsim.validate.calibration.replay import Load, replay
 
 
 @pytest.fixture(scope="session")

@@ -10,11 +10,11 @@ import pytest
 from typer.testing import CliRunner
 
 from parsim.engine import StepTime, load_engine
-from traces.errors import UserError
-from validate.calibrate import TOTALS, design, fit_steps, read_step_log
-from validate.cli import app
-from validate.engine_file import write_engine
-from validate.fit import TERMS
+from parsim.errors import UserError
+from parsim.validate.calibration.calibrate import TOTALS, design, fit_steps, read_step_log
+from parsim.validate.calibration.engine_file import write_engine
+from parsim.validate.calibration.fit import TERMS
+from parsim.validate.cli import app
 
 TRUE = StepTime(base_s=1e-3, prefill_token_s=8e-6, decode_seq_s=4e-5, kv_token_s=1e-7, attention_pair_s=2e-9)
 

@@ -16,11 +16,11 @@ import pytest
 pytest.importorskip("aiohttp")
 from aiohttp import web
 
+from parsim.errors import UserError
 from parsim.scheduler.policy import POLICIES
-from traces.errors import UserError
-from validate.client import Target, replay
-from validate.server import PolicyRun, failures, keep
-from validate.serving import Job
+from parsim.validate.live.client import Target, replay
+from parsim.validate.live.serving import Job
+from parsim.validate.tiers.server_pairs import PolicyRun, failures, keep
 
 GAP_S = 0.01
 

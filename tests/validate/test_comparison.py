@@ -6,8 +6,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from validate.comparison import Pair, errors, order, parts, speedups
-from validate.page import verdict
+from parsim.validate.report.comparison import Pair, errors, order, parts, speedups
+from parsim.validate.report.page import verdict
 
 
 def frame(scale: float = 1.0, n: int = 200, seed: int = 0) -> pl.DataFrame:

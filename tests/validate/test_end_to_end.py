@@ -11,12 +11,12 @@ import pytest
 
 from parsim.engine import load_engine
 from parsim.engine.scoring_cost import ScoringCost
-from parsim.predictor.split import normalise
+from parsim.errors import UserError
+from parsim.predictor.corpora.split import normalise
 from parsim.scheduler.policy import POLICIES
-from traces.errors import UserError
-from validate.end_to_end import Prompts, Scored, pair_of, split_lengths
-from validate.probe import Probe, Timed
-from validate.serving import Served
+from parsim.validate.calibration.probe import Probe, Timed
+from parsim.validate.live.serving import Served
+from parsim.validate.tiers.end_to_end_stages import Prompts, Scored, pair_of, split_lengths
 
 
 class Words:

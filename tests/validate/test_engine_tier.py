@@ -12,20 +12,27 @@ import polars as pl
 import pytest
 
 from parsim.engine import load_engine
+from parsim.errors import UserError
 from parsim.scheduler.policy import POLICIES, parse_policy
 from parsim.simulation import simulate
-from traces import Trace
-from traces.errors import UserError
-from validate.architectures import parameters, write_model_folder
-from validate.auto import read_choice, scaled
-from validate.calibrate import design
-from validate.clock import CpuClock, WallClock
-from validate.engine import CPU_SETTINGS, GPU_SETTINGS
-from validate.engine_settings import engine_settings
-from validate.live_engine import engine_arguments
-from validate.probe import Timed
-from validate.serving import Served, undisturbed
-from validate.workload import at_load, blocks_under_pressure, cut, load_under_pressure, room_of, scored
+from parsim.traces import Trace
+from parsim.validate.calibration.calibrate import design
+from parsim.validate.calibration.probe import Timed
+from parsim.validate.live.architectures import parameters, write_model_folder
+from parsim.validate.live.clock import CpuClock, WallClock
+from parsim.validate.live.engine_settings import engine_settings
+from parsim.validate.live.live_engine import engine_arguments
+from parsim.validate.live.serving import Served, undisturbed
+from parsim.validate.live.workload import (
+    at_load,
+    blocks_under_pressure,
+    cut,
+    load_under_pressure,
+    room_of,
+    scored,
+)
+from parsim.validate.tiers.auto import read_choice, scaled
+from parsim.validate.tiers.policies import CPU_SETTINGS, GPU_SETTINGS
 
 ENGINE = load_engine(
     "llama-3.1-8b-a100-80g",
@@ -268,7 +275,7 @@ def test_engine_tier_in_one_go(tmp_path: Path) -> None:
     """40 requests under two policies on the tiny model: lengths, times and steps are what they must be."""
     if find_spec("vllm") is None:
         pytest.skip("vLLM is not installed")
-    from validate.engine_run import EngineRun, run_engine
+    from parsim.validate.tiers.engine import EngineRun, run_engine
 
     report = run_engine(
         EngineRun(

@@ -10,9 +10,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from traces.errors import UserError
-from validate.measured import read_measured
-from validate.recording import find_card
+from parsim.errors import UserError
+from parsim.validate.calibration.recording import find_card
+from parsim.validate.recordings.measured import read_measured
 
 AsFolder = Callable[[pl.DataFrame, Path], Path]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from traces.errors import UserError
-from validate.record import Prompt, Recording, read_prompts, record, resume
+from parsim.errors import UserError
+from parsim.validate.live.record import Prompt, Recording, read_prompts, record, resume
 
 
 def _lines(path: Path, rows: list[dict]) -> Path:
@@ -62,9 +62,9 @@ def test_resume_refuses_another_recording(tmp_path: Path) -> None:
 def test_records_on_the_engine_and_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if find_spec("vllm") is None:
         pytest.skip("vLLM is not installed")
-    from validate import record as module
-    from validate.architectures import write_model_folder
-    from validate.live_engine import require_vllm
+    from parsim.validate.live import record as module
+    from parsim.validate.live.architectures import write_model_folder
+    from parsim.validate.live.live_engine import require_vllm
 
     model = write_model_folder("tiny", tmp_path / "tiny")
     started = module.start_engine

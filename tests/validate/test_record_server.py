@@ -13,9 +13,9 @@ import pytest
 pytest.importorskip("aiohttp")
 from aiohttp import web
 
-from traces.errors import UserError
-from validate.record import Prompt, Recording
-from validate.record_server import record_from_server
+from parsim.errors import UserError
+from parsim.validate.live.record import Prompt, Recording
+from parsim.validate.live.record_server import record_from_server
 
 PROMPTS = [Prompt(str(i), "word " * (i + 1)) for i in range(5)]
 

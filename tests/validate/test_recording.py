@@ -14,12 +14,12 @@ import pytest
 from typer.testing import CliRunner
 
 from parsim.engine import EngineConfig
-from traces.errors import UserError
-from validate.comparison import Pair, errors
-from validate.fit import TERMS, fit_step_time, split
-from validate.measured import read_measured
-from validate.recording import calibrate, find_card, predict, unfitted
-from validate.replay import Load, replay
+from parsim.errors import UserError
+from parsim.validate.calibration.fit import TERMS, fit_step_time, split
+from parsim.validate.calibration.recording import calibrate, find_card, predict, unfitted
+from parsim.validate.calibration.replay import Load, replay
+from parsim.validate.recordings.measured import read_measured
+from parsim.validate.report.comparison import Pair, errors
 
 AsFolder = Callable[[pl.DataFrame, Path], Path]
 
@@ -159,10 +159,12 @@ def test_a_wrong_option_is_found_before_the_fit(
     said: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from validate.cli import app
+    from parsim.validate.cli import app
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("validate.recording.calibrate", lambda *_, **__: pytest.fail("fitted"))
+    monkeypatch.setattr(
+        "parsim.validate.calibration.recording.calibrate", lambda *_, **__: pytest.fail("fitted")
+    )
     (tmp_path / "taken").write_text("a file")
     served.write_parquet(tmp_path / "served.parquet")
     result = CliRunner().invoke(app, ["recording", "served.parquet", *arguments])
@@ -185,7 +187,7 @@ def test_too_little_to_fit(served: pl.DataFrame, tmp_path: Path) -> None:
 )
 def test_real_gpu_recordings(shared: Path, tmp_path: Path, name: str, whole: float, unseen: float) -> None:
     """Golden: half of 300 requests that vLLM 0.19 served on a real card predicts all of them, and the other half."""
-    from validate.cli import app
+    from parsim.validate.cli import app
 
     result = CliRunner().invoke(
         app, ["recording", str(shared / "data/recordings" / name), "--out", str(tmp_path)]

@@ -18,10 +18,10 @@ from parsim.scheduler.policy import POLICIES
 def test_cancelled_requests_and_a_killed_server(tmp_path: Path) -> None:
     if find_spec("vllm") is None or find_spec("aiohttp") is None:
         pytest.skip("vLLM or aiohttp is not installed")
-    from validate.architectures import write_model_folder
-    from validate.cli import app
-    from validate.engine import CPU_SETTINGS
-    from validate.server_process import running_server, server_facts
+    from parsim.validate.cli import app
+    from parsim.validate.live.architectures import write_model_folder
+    from parsim.validate.live.server_process import running_server, server_facts
+    from parsim.validate.tiers.policies import CPU_SETTINGS
 
     model = write_model_folder("tiny", tmp_path / "tiny")
     settings = CPU_SETTINGS | {"num_gpu_blocks": 200}

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from parsim.engine import load_engine, preset_names
-from traces.errors import UserError
+from parsim.errors import UserError
 
 
 def test_the_rtx_4090_preset_has_the_blocks_that_vllm_resolved_on_one() -> None:

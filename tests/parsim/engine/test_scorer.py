@@ -17,10 +17,10 @@ from parsim.engine.scorer import VirtualScorer
 from parsim.engine.scoring_cost import MAX_WAIT_S, ScoringCost, read_cost
 from parsim.engine.step_log import StepLog
 from parsim.engine.step_time import StepTime
+from parsim.errors import UserError
 from parsim.scheduler.policy import POLICIES, parse_policy
 from parsim.simulation import simulate
-from traces import Trace
-from traces.errors import UserError
+from parsim.traces import Trace
 
 COST = ScoringCost(base_s=0.1, prompt_s=0.01, token_s=0.001, max_tokens=100, max_batch=2)
 SLOTS = EngineConfig(

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from parsim.predictor.corpus import Labelled
+from parsim.predictor.corpora.corpus import Labelled
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 

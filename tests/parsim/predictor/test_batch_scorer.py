@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from parsim.predictor.scorer import BatchScorer
+from parsim.predictor.scoring.scorer import BatchScorer
 
 
 def until(condition: Callable[[], bool], timeout_s: float = 5.0) -> None:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from parsim.predictor.card import CARD, Card, check_name, read_card
-from parsim.predictor.recipe import Recipe
-from traces.errors import UserError
+from parsim.errors import UserError
+from parsim.predictor.ranker.recipe import Recipe
+from parsim.predictor.store.card import CARD, Card, check_name, read_card
 
 
 def card() -> dict[str, Any]:

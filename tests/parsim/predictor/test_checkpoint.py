@@ -10,20 +10,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parsim.predictor.corpus import Labelled
-from parsim.predictor.recipe import Recipe
-from parsim.predictor.split import split
-from traces.errors import UserError
+from parsim.errors import UserError
+from parsim.predictor.corpora.corpus import Labelled
+from parsim.predictor.corpora.split import split
+from parsim.predictor.ranker.recipe import Recipe
 
 pytestmark = pytest.mark.predictor
 torch = pytest.importorskip("torch")
 
 from safetensors.torch import load_file, save_file  # noqa: E402
 
-from parsim.predictor.checkpoint import load, read_history, save  # noqa: E402
-from parsim.predictor.fit import STATE, Fitted, fit  # noqa: E402
-from parsim.predictor.lexical import Lexical  # noqa: E402
-from parsim.predictor.predictor import load_predictor  # noqa: E402
+from parsim.predictor.ranker.lexical import Lexical  # noqa: E402
+from parsim.predictor.scoring.predictor import load_predictor  # noqa: E402
+from parsim.predictor.store.checkpoint import load, read_history, save  # noqa: E402
+from parsim.predictor.store.fit import STATE, Fitted, fit  # noqa: E402
 
 
 def fitted(data: Labelled, encoder: str, folder: Path, *, overwrite: bool = False, **changes: Any) -> Fitted:
@@ -62,7 +62,7 @@ def test_the_same_seed_writes_the_same_bytes(learnable: Labelled, tiny_encoder: 
 
 
 def test_the_card_knows_what_training_saw(learnable: Labelled, tiny_encoder: str, tmp_path: Path) -> None:
-    from parsim.predictor.split import seen
+    from parsim.predictor.corpora.split import seen
 
     fitted(learnable, tiny_encoder, tmp_path / "p")
     loaded, parts = load_predictor(str(tmp_path / "p")), split(learnable)

@@ -9,17 +9,17 @@ import numpy as np
 import polars as pl
 import pytest
 
-from parsim.predictor.comparison import Comparison
-from traces.errors import UserError
+from parsim.errors import UserError
+from parsim.studies.comparison.spec import Comparison
 
 pytestmark = pytest.mark.predictor
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-import parsim.predictor.fit as fitting  # noqa: E402
-from parsim.predictor.compare import run_comparison  # noqa: E402
-from parsim.predictor.runs import _weights  # noqa: E402
-from parsim.predictor.task import prepare  # noqa: E402
+import parsim.predictor.store.fit as fitting  # noqa: E402
+from parsim.studies.comparison.compare import run_comparison  # noqa: E402
+from parsim.studies.comparison.runs import _weights  # noqa: E402
+from parsim.studies.comparison.task import prepare  # noqa: E402
 
 
 def comparison(encoder: str, **fields: Any) -> Comparison:

@@ -7,8 +7,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from parsim.predictor.corpus import read_corpus
-from traces.errors import UserError
+from parsim.errors import UserError
+from parsim.predictor.corpora.corpus import read_corpus
 
 
 def write(file: Path, rows: list[dict]) -> Path:

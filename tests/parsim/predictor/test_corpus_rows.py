@@ -12,8 +12,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from parsim.predictor.corpus import read_corpus
-from traces.errors import UserError
+from parsim.errors import UserError
+from parsim.predictor.corpora.corpus import read_corpus
 
 GOOD = {"prompt": "a", "output_tokens": 3}
 

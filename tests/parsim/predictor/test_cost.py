@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from parsim.predictor import cost
-from parsim.predictor.cost import fit_cost
-from traces.errors import UserError
+from parsim.errors import UserError
+from parsim.predictor.scoring import cost
+from parsim.predictor.scoring.cost import fit_cost
 
 
 def test_fit_finds_the_terms() -> None:

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from traces.errors import UserError
+from parsim.errors import UserError
 
 pytestmark = pytest.mark.predictor
 pytest.importorskip("transformers")
 
-from parsim.predictor import encoder  # noqa: E402
+from parsim.predictor.ranker import encoder  # noqa: E402
 
 
 def test_a_missing_encoder_names_both_ways() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from parsim.predictor.evaluate import (
+from parsim.predictor.quality.evaluate import (
     calibration,
     noise_ceiling,
     pair_accuracy,

@@ -3,14 +3,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from parsim.predictor.corpus import Labelled
+from parsim.predictor.corpora.corpus import Labelled
 
 pytest.importorskip("sklearn")
 
-from parsim.predictor.baselines import prompt_length, tfidf_ridge, tfidf_ridge_folds
-from parsim.predictor.evaluate import tau_b
-from parsim.predictor.lexical import Lexical, check_words
-from traces.errors import UserError
+from parsim.errors import UserError
+from parsim.predictor.quality.baselines import prompt_length, tfidf_ridge, tfidf_ridge_folds
+from parsim.predictor.quality.evaluate import tau_b
+from parsim.predictor.ranker.lexical import Lexical, check_words
 
 
 def test_words_tell_the_length(learnable: Labelled) -> None:

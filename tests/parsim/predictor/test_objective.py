@@ -8,7 +8,7 @@ import pytest
 pytestmark = pytest.mark.predictor
 torch = pytest.importorskip("torch")
 
-from parsim.predictor.objective import (  # noqa: E402
+from parsim.predictor.ranker.objective import (  # noqa: E402
     batch_pairs,
     listwise_loss,
     margin_loss,
@@ -16,7 +16,7 @@ from parsim.predictor.objective import (  # noqa: E402
     pairwise_loss,
     pointwise_loss,
 )
-from parsim.predictor.pairs import relative_gap  # noqa: E402
+from parsim.predictor.ranker.pairs import relative_gap  # noqa: E402
 
 
 def tensor(*values: float) -> torch.Tensor:

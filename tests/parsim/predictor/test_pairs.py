@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from parsim.predictor.pairs import draw_pairs, relative_gap
+from parsim.predictor.ranker.pairs import draw_pairs, relative_gap
 
 
 def test_relative_gap() -> None:

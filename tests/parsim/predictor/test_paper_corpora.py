@@ -7,8 +7,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from parsim.predictor.paper_corpora import read_paper_corpus
-from traces.errors import UserError
+from parsim.errors import UserError
+from parsim.predictor.corpora.paper_corpora import read_paper_corpus
 
 
 def write(folder: Path, rows: list[dict[str, Any]]) -> Path:

@@ -12,11 +12,11 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from parsim.predictor.cli import register
-from parsim.predictor.comparison import read_comparison, shipped_spec
-from parsim.predictor.encoder import MissingEncoder
-from parsim.predictor.recipe import Recipe
-from traces.errors import UserError
+from parsim.cli.predictor_options import register
+from parsim.errors import UserError
+from parsim.predictor.ranker.encoder import MissingEncoder
+from parsim.predictor.ranker.recipe import Recipe
+from parsim.studies.comparison.spec import read_comparison, shipped_spec
 
 pytestmark = pytest.mark.predictor
 app = typer.Typer()
@@ -34,7 +34,7 @@ def run(*arguments: object) -> str:
 
 
 def test_the_commands_load_no_torch() -> None:
-    code = "import sys, parsim.predictor.cli, parsim.predictor; print('torch' in sys.modules, 'polars' in sys.modules)"
+    code = "import sys, parsim.cli, parsim.predictor; print('torch' in sys.modules, 'polars' in sys.modules)"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.split() == ["False", "False"]
 
@@ -128,7 +128,7 @@ def test_a_place_that_cannot_be_written_is_found_before_training(
     corpus_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("torch")
-    monkeypatch.setattr("parsim.predictor.fit.train", lambda *_, **__: pytest.fail("trained"))
+    monkeypatch.setattr("parsim.predictor.store.fit.train", lambda *_, **__: pytest.fail("trained"))
     with pytest.raises(UserError, match="cannot write there"):
         run("train", corpus_file, "--out", corpus_file / "p")
 
@@ -180,7 +180,7 @@ datasets:
         assert recipe.encoder == "no-such/encoder", "trained again"
         raise MissingEncoder("not here")
 
-    monkeypatch.setattr("parsim.predictor.fit.fit", no_training)
+    monkeypatch.setattr("parsim.predictor.store.fit.fit", no_training)
     run("compare", spec, "--out", tmp_path / "out", "-q")
     again = pl.read_parquet(tmp_path / "out" / "results.parquet")
     assert again.equals(table)
@@ -236,7 +236,7 @@ def test_a_data_set_that_cannot_be_had_is_found_before_the_first_training(
     corpus_file: Path, tmp_path: Path, fields: str, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("torch")
-    monkeypatch.setattr("parsim.predictor.fit.fit", lambda *_, **__: pytest.fail("trained"))
+    monkeypatch.setattr("parsim.predictor.store.fit.fit", lambda *_, **__: pytest.fail("trained"))
     spec = tmp_path / "spec.yaml"
     spec.write_text(f"datasets: [{{name: a, file: corpus.jsonl}}, {{{fields}}}]\n")
     with pytest.raises(UserError, match=words):
@@ -263,7 +263,7 @@ def test_compare_settles_the_recipe_on_validation_prompts(
     corpus_file: Path, tiny_encoder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of two rates the one that ranks the validation prompts best is taken, whatever the held-out prompts say."""
-    import parsim.predictor.fit as fitting
+    import parsim.predictor.store.fit as fitting
 
     spec = tmp_path / "spec.yaml"
     spec.write_text(

@@ -10,9 +10,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from parsim.predictor.cli import register
-from parsim.predictor.corpus import Labelled
-from traces.errors import UserError
+from parsim.cli.predictor_options import register
+from parsim.errors import UserError
+from parsim.predictor.corpora.corpus import Labelled
 
 pytestmark = pytest.mark.predictor
 app = typer.Typer()

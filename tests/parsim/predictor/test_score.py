@@ -7,19 +7,19 @@ import numpy as np
 import polars as pl
 import pytest
 
-from parsim.predictor.corpus import Labelled
-from parsim.predictor.recipe import Recipe
-from parsim.predictor.split import split
-from traces import Trace
-from traces.errors import UserError
+from parsim.errors import UserError
+from parsim.predictor.corpora.corpus import Labelled
+from parsim.predictor.corpora.split import split
+from parsim.predictor.ranker.recipe import Recipe
+from parsim.traces import Trace
 
 pytestmark = pytest.mark.predictor
 pytest.importorskip("torch")
 
-from parsim.predictor.fit import fit  # noqa: E402
-from parsim.predictor.model import Ranker  # noqa: E402
-from parsim.predictor.predictor import Predictor, load_predictor  # noqa: E402
-from parsim.predictor.score import score_latency, score_trace  # noqa: E402
+from parsim.predictor.ranker.model import Ranker  # noqa: E402
+from parsim.predictor.scoring.predictor import Predictor, load_predictor  # noqa: E402
+from parsim.predictor.scoring.score import score_latency, score_trace  # noqa: E402
+from parsim.predictor.store.fit import fit  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -141,8 +141,8 @@ def test_a_served_model_without_a_tokenizer_is_refused_at_the_start(
     """transformers makes up a tokenizer that knows no word, and every prompt would be the empty text."""
     import shutil
 
-    from parsim.predictor import predictor as module
-    from parsim.predictor.scorer import create
+    from parsim.predictor.scoring import predictor as module
+    from parsim.predictor.scoring.scorer import create
 
     monkeypatch.setattr(module, "load_predictor", lambda name: predictor)
     shutil.copy(Path(tiny_encoder) / "config.json", tmp_path)
@@ -159,9 +159,9 @@ def test_the_engines_scorer_decodes_token_ids_with_the_served_models_tokenizer(
 ) -> None:
     import time
 
-    from parsim.predictor import predictor as module
-    from parsim.predictor.encoder import load_encoder
-    from parsim.predictor.scorer import create
+    from parsim.predictor.ranker.encoder import load_encoder
+    from parsim.predictor.scoring import predictor as module
+    from parsim.predictor.scoring.scorer import create
 
     asked: list[str] = []
     monkeypatch.setattr(module, "load_predictor", lambda name: (asked.append(name), predictor)[1])

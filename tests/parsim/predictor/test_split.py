@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parsim.predictor.corpus import Labelled
-from parsim.predictor.split import normalise, prompt_keys, refuse_overlap, split
-from traces.errors import UserError
+from parsim.errors import UserError
+from parsim.predictor.corpora.corpus import Labelled
+from parsim.predictor.corpora.split import normalise, prompt_keys, refuse_overlap, split
 
 
 def labelled(prompts: list[str]) -> Labelled:

@@ -5,8 +5,8 @@ import pytest
 pytestmark = pytest.mark.predictor
 pytest.importorskip("torch")
 
-from parsim.predictor.encoder import load_encoder  # noqa: E402
-from parsim.predictor.tokens import by_length, pad, tokenize  # noqa: E402
+from parsim.predictor.ranker.encoder import load_encoder  # noqa: E402
+from parsim.predictor.ranker.tokens import by_length, pad, tokenize  # noqa: E402
 
 
 def test_head_keeps_the_start_and_head_tail_both_ends(tiny_encoder: str) -> None:

@@ -8,20 +8,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from parsim.predictor.corpus import Labelled
-from parsim.predictor.interrupt import deferred_interrupt
-from parsim.predictor.recipe import Recipe
-from parsim.predictor.split import split
-from traces.errors import UserError
+from parsim.errors import UserError
+from parsim.predictor.corpora.corpus import Labelled
+from parsim.predictor.corpora.split import split
+from parsim.predictor.ranker.interrupt import deferred_interrupt
+from parsim.predictor.ranker.recipe import Recipe
 
 pytestmark = pytest.mark.predictor
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from parsim.predictor.encoder import load_encoder  # noqa: E402
-from parsim.predictor.evaluate import tau_b  # noqa: E402
-from parsim.predictor.model import Ranker  # noqa: E402
-from parsim.predictor.train import History, _Loop, train  # noqa: E402
+from parsim.predictor.quality.evaluate import tau_b  # noqa: E402
+from parsim.predictor.ranker.encoder import load_encoder  # noqa: E402
+from parsim.predictor.ranker.model import Ranker  # noqa: E402
+from parsim.predictor.ranker.train import History, _Loop, train  # noqa: E402
 
 FAST = {"epochs": 3, "batch_size": 32, "learning_rate": 3e-3, "max_length": 16, "precision": "fp32"}
 
@@ -212,7 +212,7 @@ def test_the_best_epoch_is_kept_and_patience_ends_the_run(
     learnable: Labelled, tiny_encoder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taus = iter([0.1, 0.5, 0.4, 0.3, 0.9])
-    monkeypatch.setattr("parsim.predictor.train.tau_b", lambda *_: next(taus))
+    monkeypatch.setattr("parsim.predictor.ranker.train.tau_b", lambda *_: next(taus))
     _, history = run(learnable, tiny_encoder, epochs=5, patience=2)
     assert history.best_epoch == 2
     assert [epoch["validation_tau_b"] for epoch in history.epochs] == [0.1, 0.5, 0.4, 0.3]

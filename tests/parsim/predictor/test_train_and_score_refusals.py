@@ -11,9 +11,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from parsim.predictor.cli import register
-from parsim.predictor.recipe import Precision
-from traces.errors import UserError
+from parsim.cli.predictor_options import register
+from parsim.errors import UserError
+from parsim.predictor.ranker.recipe import Precision
 
 pytestmark = pytest.mark.predictor
 pytest.importorskip("torch")

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from parsim.predictor.recipe import Recipe
-from traces.errors import UserError
+from parsim.errors import UserError
+from parsim.predictor.ranker.recipe import Recipe
 
 pytestmark = pytest.mark.predictor
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from parsim.predictor.encoder import MissingEncoder, load_encoder  # noqa: E402
-from parsim.predictor.model import Ranker  # noqa: E402
+from parsim.predictor.ranker.encoder import MissingEncoder, load_encoder  # noqa: E402
+from parsim.predictor.ranker.model import Ranker  # noqa: E402
 
 WORDS = 206
 SMALL = {
@@ -148,7 +148,7 @@ def test_what_cannot_is_refused_when_it_is_opened(
 
 
 def test_the_trial_draws_no_random_numbers(tiny_encoder: str) -> None:
-    from parsim.predictor.trial import try_out
+    from parsim.predictor.ranker.trial import try_out
 
     encoder, recipe = load_encoder(tiny_encoder), Recipe(encoder=tiny_encoder)
     before = torch.get_rng_state()

@@ -11,7 +11,7 @@ from parsim.engine import load_engine
 from parsim.report.perfetto import write_perfetto
 from parsim.scheduler.policy import parse_policy
 from parsim.simulation import simulate
-from traces import Trace, bundled_trace
+from parsim.traces import Trace, bundled_trace
 
 
 def test_a_run_is_exported_whole(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ pytest.importorskip("vllm")
 
 from parsim.engine.config import EngineConfig
 from parsim.engine.step_time import StepTime
-from validate.parity.bare import PARS_SCHEDULER, assemble
+from parsim.validate.parity.bare import PARS_SCHEDULER, assemble
 
 pytestmark = pytest.mark.vllm
 
@@ -351,9 +351,9 @@ def test_the_shipped_predictor_scores_inside_the_scheduler() -> None:
     """Requests without a score wait behind two that run; once the scorer's thread has answered, they stand in the
     order of the predictor's own scores, and scheduling never waited for it."""
     pytest.importorskip("transformers")
-    from parsim.predictor.encoder import MissingEncoder
-    from parsim.predictor.predictor import load_predictor
-    from parsim.predictor.scorer import BatchScorer
+    from parsim.predictor.ranker.encoder import MissingEncoder
+    from parsim.predictor.scoring.predictor import load_predictor
+    from parsim.predictor.scoring.scorer import BatchScorer
 
     try:
         predictor = load_predictor("pars")

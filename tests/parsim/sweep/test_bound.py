@@ -14,7 +14,7 @@ from parsim.engine import EngineConfig, StepTime, load_engine
 from parsim.scheduler.policy import parse_policy
 from parsim.simulation import simulate
 from parsim.sweep.bound import lower_bound_ms
-from traces import bundled_trace
+from parsim.traces import bundled_trace
 
 STEP = StepTime(base_s=1.0, prefill_token_s=0.3, decode_seq_s=0.2, kv_token_s=0.05, attention_pair_s=0.01)
 

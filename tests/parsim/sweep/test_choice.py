@@ -29,7 +29,7 @@ def test_the_scheduler_reads_back_the_settings_of_the_command() -> None:
     assert options["--scheduler-cls"] == "parsim.scheduler.vllm.ParsScheduler"
     settings = read_settings(json.loads(options["--additional-config"])["parsim"], {})
     assert settings.resolved_policy() == policy
-    assert settings.scorer == "parsim.predictor.scorer:create"
+    assert settings.scorer == "parsim.predictor.scoring.scorer:create"
 
 
 def test_plain_fcfs_needs_no_scheduler_class() -> None:

@@ -7,9 +7,9 @@ from typing import Any
 import polars as pl
 import pytest
 
+from parsim.errors import UserError
 from parsim.metrics import METRICS
 from parsim.sweep.choose import check_metric, decide, parse_constraint
-from traces.errors import UserError
 
 MEAN, TTFT = "mean_per_token_latency_ms", "p99_ttft_ms"
 

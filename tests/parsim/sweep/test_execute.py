@@ -11,9 +11,9 @@ import polars as pl
 import pytest
 from rich.console import Console
 
+from parsim.errors import UserError
 from parsim.sweep.run import run_sweep
 from parsim.sweep.spec import parse_spec
-from traces.errors import UserError
 
 FIELDS = {
     "name": "x",

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from parsim.errors import UserError
 from parsim.sweep.results import read_results
 from parsim.sweep.run import run_sweep
 from parsim.sweep.spec import parse_spec
-from traces.errors import UserError
 
 
 @pytest.fixture(scope="module")

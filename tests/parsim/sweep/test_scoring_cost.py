@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from parsim.errors import UserError
 from parsim.report.sections.guard import scoring_words
 from parsim.sweep.results import SCORING, Results
 from parsim.sweep.run import run_sweep
 from parsim.sweep.spec import parse_spec
-from traces.errors import UserError
 
 DEAR = {"base_s": 1.0, "prompt_s": 0.0, "token_s": 0.0, "max_batch": 4, "provenance": "made up"}
 

@@ -8,11 +8,11 @@ import polars as pl
 import pytest
 from rich.console import Console
 
+from parsim.errors import UserError
 from parsim.sweep.measure import Outcome
 from parsim.sweep.run import run_sweep
 from parsim.sweep.spec import parse_spec
 from parsim.sweep.store import Store
-from traces.errors import UserError
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from parsim.errors import UserError
 from parsim.sweep.options import apply_options
 from parsim.sweep.plan import automatic_loads, main_points, resolve
 from parsim.sweep.spec import dump_spec, parse_spec, read_spec
-from traces import Trace, bundled_trace
-from traces.errors import UserError
+from parsim.traces import Trace, bundled_trace
 
 
 def bare_trace() -> Trace:

@@ -15,16 +15,16 @@ pytest.importorskip("vllm")
 from parsim.engine.batch import BatchFormer
 from parsim.engine.config import EngineConfig
 from parsim.engine.step_time import StepTime
+from parsim.errors import UserError
 from parsim.scheduler.policy import POLICIES
-from traces import bundled_trace, read_trace
-from traces.errors import UserError
-from validate.cli import app
-from validate.parity.case import Case, CaseRequest
-from validate.parity.check import Checked, check
-from validate.parity.drive import drive
-from validate.parity.from_trace import case_from_trace, tight_blocks
-from validate.parity.search import Tally, search
-from validate.parity.strategies import POLICY_NAMES
+from parsim.traces import bundled_trace, read_trace
+from parsim.validate.cli import app
+from parsim.validate.parity.case import Case, CaseRequest
+from parsim.validate.parity.check import Checked, check
+from parsim.validate.parity.drive import drive
+from parsim.validate.parity.from_trace import case_from_trace, tight_blocks
+from parsim.validate.parity.search import Tally, search
+from parsim.validate.parity.strategies import POLICY_NAMES
 
 pytestmark = pytest.mark.vllm
 
@@ -152,7 +152,7 @@ def test_a_difference_is_shown_left_for_replay_and_exits_with_1(
 
     monkeypatch.setattr(StepTime, "seconds", lambda self, *totals: 1.0 + 0.001 * totals[1])
     monkeypatch.setattr(
-        "validate.parity.check.drive",
+        "parsim.validate.parity.check.drive",
         lambda case: drive(case.model_copy(update={"policy": POLICIES["fcfs"]})),
     )
     done = runner.invoke(app, ["parity", "--replay", str(path)])

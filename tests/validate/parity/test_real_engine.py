@@ -12,10 +12,10 @@ pytest.importorskip("vllm")
 from parsim.engine.config import EngineConfig
 from parsim.engine.step_time import StepTime
 from parsim.scheduler.policy import POLICIES
-from validate.parity.case import Case, CaseRequest
-from validate.parity.compare import time_difference
-from validate.parity.model import simulate_case
-from validate.parity.real_engine import drive_engine
+from parsim.validate.parity.case import Case, CaseRequest
+from parsim.validate.parity.compare import time_difference
+from parsim.validate.parity.model import simulate_case
+from parsim.validate.parity.real_engine import drive_engine
 
 pytestmark = pytest.mark.vllm
 

@@ -21,8 +21,8 @@ import pytest
 pytest.importorskip("vllm")
 pytest.importorskip("pandas", reason="vllm bench serve needs pandas")
 
-from validate.architectures import write_model_folder
-from validate.parity.bare import PARS_SCHEDULER
+from parsim.validate.live.architectures import write_model_folder
+from parsim.validate.parity.bare import PARS_SCHEDULER
 
 pytestmark = pytest.mark.vllm
 

@@ -1,0 +1,234 @@
+"""`parsim simulate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from parsim.errors import UserError
+
+if TYPE_CHECKING:
+    from parsim.simulation import Run
+
+SHOWN = (
+    "completed",
+    "rejected",
+    "request_throughput",
+    "output_throughput",
+    "mean_per_token_latency_ms",
+    "p90_per_token_latency_ms",
+    "p99_per_token_latency_ms",
+    "mean_ttft_ms",
+    "p99_ttft_ms",
+    "mean_tpot_ms",
+    "mean_e2el_ms",
+    "p99_e2el_ms",
+    "mean_queue_ms",
+    "max_wait_s",
+    "preemptions",
+    "recomputed_tokens",
+    "promoted",
+    "mean_kv_usage",
+    "jain_fairness_slowdown",
+    "request_goodput",
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to an application."""
+    app.command("simulate", context_settings={"allow_extra_args": True})(simulate_command)
+
+
+def simulate_command(
+    context: typer.Context,
+    trace: Annotated[str, typer.Argument(help="Trace file in any known format, or `bundled`.")],
+    policy: Annotated[
+        str, typer.Option(help="Name of a policy, or emulated(tau=T); see `policies`.")
+    ] = "fcfs",
+    engine: Annotated[
+        str, typer.Option(help="Preset MODEL-GPU, or a YAML or JSON file.")
+    ] = "llama-3.1-8b-a100-80g",
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change an engine field; repeatable."),
+    ] = None,
+    load: Annotated[float, typer.Option(help="Arrivals come this many times faster.")] = 1.0,
+    seed: Annotated[int, typer.Option(help="Seed of emulated scores.")] = 0,
+    emulate: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="POLICY=TAU", help="Emulate a policy's predictor at this Kendall tau-b; repeatable."
+        ),
+    ] = None,
+    starvation_threshold_s: Annotated[
+        str | None,
+        typer.Option(metavar="S|none", help="Seconds of waiting after which a request is promoted."),
+    ] = None,
+    victim: Annotated[str | None, typer.Option(metavar="last|worst", help="Who is preempted.")] = None,
+    scoring_cost: Annotated[
+        str,
+        typer.Option(
+            metavar="shipped|free|FILE",
+            help="What a predictor's scores cost: the shipped one's seconds, none, or a measured file.",
+        ),
+    ] = "shipped",
+    slo: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME:MS ...", help="Limits for goodput: ttft, tpot, e2el in ms."),
+    ] = None,
+    format_: Annotated[str | None, typer.Option("--format", help="Force the trace's format.")] = None,
+    steps: Annotated[Path | None, typer.Option(help="Write one row a step to this Parquet file.")] = None,
+    steps_detail: Annotated[
+        bool, typer.Option(help="With --steps: also the requests of every step.")
+    ] = False,
+    perfetto: Annotated[
+        Path | None, typer.Option(help="Write a trace for ui.perfetto.dev to this file.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write requests.parquet and metrics.json to this folder.")
+    ] = None,
+    json_: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object of metrics, nothing else.")
+    ] = False,
+) -> None:
+    """Replay one trace on one engine under one policy."""
+    from parsim.engine import load_engine
+    from parsim.engine.scoring_cost import read_cost
+    from parsim.metrics import summarize
+    from parsim.options import chosen_policy, emulated_taus, pairs, slo_limits
+    from parsim.simulation import simulate
+    from parsim.traces import bundled_trace, read_trace
+
+    if steps_detail and steps is None:
+        raise UserError("--steps-detail: needs --steps FILE to write to")
+    if context.args and not slo:
+        raise UserError(f"unexpected argument {context.args[0]!r}; see python -m parsim simulate --help")
+    limits = slo_limits([*(slo or []), *context.args])
+    cost = read_cost(scoring_cost)
+    chosen = chosen_policy(policy, starvation_threshold_s, victim)
+    config = load_engine(engine, pairs("--set", set_ or []))
+    taus = emulated_taus(emulate or [], [chosen.name])
+    if trace == "bundled" and format_ is not None:
+        raise UserError("--format: the bundled trace has a format of its own; leave it out")
+    workload = bundled_trace() if trace == "bundled" else read_trace(trace, format=format_)
+    wanted = "detail" if steps_detail or perfetto else "log" if steps else "none"
+    run = simulate(
+        workload,
+        config,
+        chosen,
+        load=load,
+        seed=seed,
+        emulate=taus,
+        scoring=cost,
+        steps=wanted,  # type: ignore[arg-type]
+    )
+    metrics = summarize(run.requests, limits, run.metadata["mean_kv_usage"])
+    if steps is not None:
+        _write_steps(run, steps, detail=steps_detail)
+    if perfetto is not None:
+        from parsim.report.perfetto import write_perfetto
+
+        write_perfetto(run, perfetto)
+    if out is not None:
+        _write_run(run, metrics, out)
+    if json_:
+        print(
+            _json(
+                {
+                    "policy": run.metadata["policy_label"],
+                    "reached_tau": run.metadata["reached_tau"],
+                    **metrics,
+                }
+            )
+        )
+    else:
+        _print(run, metrics)
+
+
+def _write_steps(run: Run, path: Path, detail: bool) -> None:
+    from parsim.files import replacing
+
+    assert run.steps is not None
+    frame = run.steps if detail else run.steps.drop("scheduled", "cached_tokens", strict=False)
+    with replacing(path) as temporary:
+        frame.write_parquet(temporary)
+
+
+def _write_run(run: Run, metrics: dict[str, float], folder: Path) -> None:
+    from parsim.files import replacing
+
+    with replacing(folder / "requests.parquet") as temporary:
+        run.requests.write_parquet(temporary)
+    stable = {key: value for key, value in run.metadata.items() if key != "cpu_s"}
+    with replacing(folder / "metrics.json") as temporary:
+        temporary.write_text(_json({"metrics": metrics, "run": stable}) + "\n", encoding="utf-8")
+
+
+def _json(value: dict[str, Any]) -> str:
+    """Strict JSON: a number that is not finite becomes null."""
+    import json
+
+    def finite(item: Any) -> Any:
+        if isinstance(item, dict):
+            return {key: finite(inner) for key, inner in item.items()}
+        return None if isinstance(item, float) and not abs(item) < float("inf") else item
+
+    return json.dumps(finite(value), indent=2)
+
+
+def _print(run: Run, metrics: dict[str, float]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from parsim.metrics import METRICS
+
+    console = Console()
+    meta = run.metadata
+    table = Table(
+        "metric",
+        "value",
+        "unit",
+        title=f"{meta['trace']} on {meta['engine']['name']}: {meta['policy_label']}",
+    )
+    table.columns[1].justify = "right"
+    for name in SHOWN:
+        if name in metrics:
+            table.add_row(
+                name,
+                f"{metrics[name]:,.4g}" if metrics[name] < 1e4 else f"{metrics[name]:,.0f}",
+                METRICS[name].unit,
+            )
+    console.print(table)
+    step_time = meta["engine"]["step_time"]
+    console.print(
+        f"step time: {step_time['source']} - {step_time['provenance']}", style="dim", highlight=False
+    )
+    if meta["reached_tau"] is not None:
+        reached = meta["reached_tau"]
+        reached = "undefined (all lengths are equal)" if reached != reached else f"{reached:.3f} reached"
+        console.print(
+            f"scores are emulated: tau_b {reached}, {meta['emulated_tau']:.3f} asked",
+            style="yellow",
+            highlight=False,
+        )
+    if "mean_scoring_delay_s" in meta:
+        never = meta["never_scored"]
+        answered = f"a score is there {meta['mean_scoring_delay_s'] * 1e3:.3g} ms after arrival"
+        if never:
+            answered = "no score came" if never == 1 else f"{answered} ({never:.1%} never get one)"
+        console.print(
+            f"scoring is charged: {answered}, {meta['admitted_unscored']:.1%} are admitted before; "
+            f"{meta['scoring_s_per_request'] * 1e3:.3g} ms of a core a request",
+            style="dim",
+            highlight=False,
+        )
+    refused = run.requests.filter(run.requests["rejected"].is_not_null())
+    if refused.height:
+        console.print(f"rejected: {refused.height} of {run.requests.height}; the first:", style="yellow")
+        for row in refused.head(5).iter_rows(named=True):
+            console.print(f"  {row['request_id']}: {row['rejected']}", highlight=False)
+    console.print(
+        f"{meta['steps']:,} steps simulated in {meta['cpu_s']:.2f} CPU-seconds", style="dim", highlight=False
+    )

@@ -1,0 +1,125 @@
+"""Commands: sweep, report, reproduce."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+Out = Annotated[Path | None, typer.Option("--out", help="Folder to write to.", show_default="reports/NAME")]
+Jobs = Annotated[int | None, typer.Option("--jobs", min=1, help="Processes; default: all cores.")]
+Fresh = Annotated[
+    bool, typer.Option("--resume/--fresh", help="Keep finished points, or run everything again.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Mount the commands on `app`."""
+    app.command()(sweep)
+    app.command()(report)
+    app.command()(reproduce)
+
+
+def sweep(
+    file: Annotated[
+        Path | None, typer.Argument(help="Sweep file (YAML); default: the bundled trace.")
+    ] = None,
+    out: Out = None,
+    trace: Annotated[str | None, typer.Option(help="Trace file to replay, or 'bundled'.")] = None,
+    engine: Annotated[str | None, typer.Option(help="Engine preset or file.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="Engine field, KEY=VALUE; a,b,c is swept. Repeatable.")
+    ] = None,
+    policies: Annotated[str | None, typer.Option("--policies", help="Comma-separated policies.")] = None,
+    loads: Annotated[str | None, typer.Option("--loads", help="Comma-separated loads, or auto.")] = None,
+    seeds: Annotated[str | None, typer.Option("--seeds", help="Comma-separated seeds.")] = None,
+    scoring_cost: Annotated[
+        str | None, typer.Option(help="What a predictor's scores cost: shipped, free, or a measured file.")
+    ] = None,
+    slo: Annotated[
+        list[str] | None, typer.Option("--slo", help="ttft:MS, tpot:MS or e2el:MS. Repeatable.")
+    ] = None,
+    objective: Annotated[str | None, typer.Option(help="Metric to optimise.")] = None,
+    subject_to: Annotated[
+        list[str] | None,
+        typer.Option("--subject-to", help="Constraint such as p99_ttft_ms<=2000. Repeatable."),
+    ] = None,
+    executor: Annotated[
+        Literal["local", "ray"], typer.Option(help="Processes here, or a running Ray cluster.")
+    ] = "local",
+    jobs: Jobs = None,
+    resume: Fresh = True,
+) -> None:
+    """Run policies, loads and settings against a trace, and write a report to decide from."""
+    from rich.console import Console
+
+    from parsim.report.build import write_report
+    from parsim.report.summary import print_summary
+    from parsim.sweep.options import apply_options
+    from parsim.sweep.run import run_sweep
+
+    spec = apply_options(
+        file,
+        trace=trace,
+        engine=engine,
+        set=set_,
+        policies=policies,
+        loads=loads,
+        seeds=seeds,
+        scoring_cost=scoring_cost,
+        slo=slo,
+        objective=objective,
+        subject_to=subject_to,
+    )
+    folder = out or Path("reports") / spec.name
+    console = Console(stderr=True)
+    try:
+        results = run_sweep(spec, folder, console, executor, jobs, fresh=not resume)
+    except KeyboardInterrupt:
+        kept = len(list((folder / "points").glob("[!.]*.json")))
+        print(
+            f"interrupted: {kept} finished runs are kept in {folder}; the same command resumes",
+            file=sys.stderr,
+        )
+        raise typer.Exit(130) from None
+    page = write_report(folder, results)
+    print_summary(results, Console(), page)
+
+
+def report(
+    folder: Annotated[Path, typer.Argument(help="Folder of a finished sweep.")],
+) -> None:
+    """Write report.html again from the results in FOLDER."""
+    from parsim.report.build import write_report
+
+    typer.echo(write_report(folder))
+
+
+def reproduce(
+    out: Annotated[Path, typer.Option("--out", help="Folder to write to.")] = Path("reports/reproduce"),
+    executor: Annotated[
+        Literal["local", "ray"], typer.Option(help="Processes here, or a running Ray cluster.")
+    ] = "local",
+    jobs: Jobs = None,
+    resume: Fresh = True,
+) -> None:
+    """Try the paper's claims on public data and write one table: claim, found, where it holds."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from parsim.studies.paper.page import COLUMNS, write_claims
+    from parsim.studies.paper.spec import run_paper
+
+    try:
+        done = run_paper(out, Console(stderr=True), executor, jobs, fresh=not resume)
+    except KeyboardInterrupt:
+        print(f"interrupted: finished runs are kept in {out}; the same command resumes", file=sys.stderr)
+        raise typer.Exit(130) from None
+    page, rows = write_claims(out, done)
+    table = Table(*(column.title for column in COLUMNS.values()), show_lines=True)
+    for row in rows:
+        table.add_row(row.claim, row.found, row.holds, row.outcome)
+    Console().print(table)
+    typer.echo(f"Report: {page}")

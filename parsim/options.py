@@ -1,0 +1,117 @@
+"""Options that several commands share: from text to values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from parsim.errors import UserError
+
+if TYPE_CHECKING:
+    from parsim.scheduler.policy import Policy
+
+
+def chosen_policy(name: str, starvation_threshold_s: str | None, victim: str | None) -> Policy:
+    """A policy by name with guard and victim changed.
+
+    Raises:
+        UserError: no such policy, or a guard or victim that is none.
+    """
+    from parsim.scheduler.policy import parse_policy
+
+    try:
+        policy = parse_policy(name)
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    if starvation_threshold_s is not None:
+        policy = replace(policy, starvation_threshold_s=_threshold(starvation_threshold_s))
+    if victim is not None:
+        if victim not in ("last", "worst"):
+            raise UserError(f"--victim {victim!r}: expected last or worst")
+        policy = replace(policy, victim=victim)  # type: ignore[arg-type]
+    return policy
+
+
+def pairs(option: str, items: list[str]) -> dict[str, str]:
+    """`KEY=VALUE` items of an option.
+
+    Raises:
+        UserError: an item without `=`, or a key given twice.
+    """
+    found: dict[str, str] = {}
+    for item in items:
+        key, equals, value = item.partition("=")
+        if not equals or not key:
+            raise UserError(f"{option} {item!r}: expected KEY=VALUE")
+        if key in found:
+            raise UserError(f"{option} {key}: given twice")
+        found[key.strip()] = value.strip()
+    return found
+
+
+def emulated_taus(items: list[str], policies: Sequence[str]) -> dict[str, float]:
+    """Kendall's tau-b by policy, from `POLICY=TAU` items; `policies` are those of the run.
+
+    Raises:
+        UserError: an unknown policy, one that is not run, or a tau out of range.
+    """
+    taus = {name: _tau(name, value) for name, value in pairs("--emulate", items).items()}
+    idle = [name for name in taus if name not in policies]
+    if idle:
+        raise UserError(
+            f"--emulate {idle[0]}: this run is under {', '.join(policies)}; write --policy {idle[0]}"
+        )
+    return taus
+
+
+def slo_limits(items: list[str]) -> dict[str, float]:
+    """Limits in ms by latency name, from `NAME:MS` items (several may stand in one, apart by blanks).
+
+    Raises:
+        UserError: an unknown latency or a limit that is no number above 0.
+    """
+    from parsim.metrics import SLO_NAMES
+
+    limits: dict[str, float] = {}
+    for item in " ".join(items).split():
+        name, colon, text = item.partition(":")
+        if name not in SLO_NAMES or not colon:
+            raise UserError(f"--slo {item!r}: expected NAME:MS with NAME one of {', '.join(SLO_NAMES)}")
+        limits[name] = _number(f"--slo {name}", text)
+        if not limits[name] > 0:
+            raise UserError(f"--slo {name}: the limit must be above 0 ms (got {text!r})")
+    return limits
+
+
+def _tau(policy: str, text: str) -> float:
+    from parsim.scheduler.policy import POLICIES
+
+    if policy not in POLICIES:
+        from parsim.engine.presets.load import nearest
+
+        hint = nearest(policy, list(POLICIES))
+        raise UserError(f"--emulate {policy}: no such policy{hint} (choose from {', '.join(POLICIES)})")
+    tau = _number(f"--emulate {policy}", text)
+    if not -1.0 <= tau <= 1.0:
+        raise UserError(f"--emulate {policy}: tau must lie between -1 and 1 (got {text})")
+    return tau
+
+
+def _threshold(text: str) -> float | None:
+    if text.lower() == "none":
+        return None
+    value = _number("--starvation-threshold-s", text)
+    if value < 0:
+        raise UserError("--starvation-threshold-s: must be 0 or more seconds, or none")
+    return value
+
+
+def _number(option: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if value != value:
+        raise UserError(f"{option}: expected a number, got {text!r}")
+    return value

@@ -1,0 +1,1 @@
+"""Prompts with response lengths to learn from."""

@@ -1,0 +1,1 @@
+"""How well scores rank: measures, baselines, evaluation."""

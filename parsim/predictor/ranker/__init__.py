@@ -1,0 +1,1 @@
+"""The ranker: encoder, linear head, objectives and training."""

@@ -1,0 +1,1 @@
+"""Scores for traces and for a live scheduler, and what they cost."""

@@ -1,0 +1,1 @@
+"""Trained predictors on disk: card, checkpoint, and how one is fitted and kept."""

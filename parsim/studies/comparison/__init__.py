@@ -1,0 +1,1 @@
+"""The comparison of predictors: a grid of trainings, resumable, and the table made of it."""

@@ -1,0 +1,225 @@
+"""`python -m traces`: look at traces, convert, draw, join and fetch them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+    from parsim.traces.corpus import Corpus
+    from parsim.traces.trace import Trace
+
+app = typer.Typer(
+    help="Recorded and synthesised workloads: look at them, convert, draw, join and fetch them.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Format = Annotated[
+    str | None, typer.Option("--format", help="Read as this format; told from the content if left out.")
+]
+SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Drop and count rows that break the schema.")]
+Seed = Annotated[int, typer.Option(help="Same seed, same trace.")]
+Out = Annotated[Path, typer.Option(help="File to write: .parquet (keeps the metadata), .csv or .jsonl.")]
+Model = Annotated[
+    str | None, typer.Option(help="Whose response lengths, where a corpus has several models'.")
+]
+Catalogue = Annotated[
+    Path | None,
+    typer.Option(
+        "--catalogue", help="JSON list of name, url, title, licence, sha256, in place of the built-in one."
+    ),
+]
+Process = "'poisson(rate=10)', 'gamma(rate=10, cv=2)', 'burst(n=2000, every_s=60)' or 'diurnal(rate=10)'"
+
+
+@app.command()
+def info(
+    path: Annotated[
+        Path | None, typer.Argument(help="A trace or corpus; the bundled trace if left out, or bundled.")
+    ] = None,
+    format: Format = None,
+    model: Model = None,
+    skip_bad: SkipBad = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> None:
+    """Print rate, burstiness, lengths, KV tokens demanded, and what the trace lacks."""
+    from parsim.traces.info import describe
+    from parsim.traces.info_table import show
+    from parsim.traces.trace import BUNDLED
+
+    chosen = BUNDLED if path is None or str(path) == "bundled" else path
+    figures = describe(_read_any(chosen, format, model, skip_bad))
+    if json:
+        from json import dumps
+
+        print(dumps(figures))
+    else:
+        show(figures)
+
+
+@app.command()
+def convert(
+    path: Annotated[Path, typer.Argument(help="A trace in any known format.")],
+    out: Annotated[
+        Path, typer.Argument(help="File to write: .parquet (keeps the metadata), .csv or .jsonl.")
+    ],
+    format: Format = None,
+    skip_bad: SkipBad = False,
+    first: Annotated[int | None, typer.Option(help="Keep only the first so many requests.")] = None,
+    jitter: Annotated[
+        bool, typer.Option("--jitter", help="Spread arrivals inside the time stamps' ticks.")
+    ] = False,
+    seed: Seed = 0,
+) -> None:
+    """Write a trace in this project's schema."""
+    from parsim.traces.draw.jitter import jitter as spread
+    from parsim.traces.readers import read_trace
+
+    trace = read_trace(path, format, skip_bad=skip_bad)
+    if jitter:
+        spread_out = spread(trace, seed)
+        if spread_out is trace:
+            print("note: its time stamps stand on no tick: nothing to spread", file=sys.stderr)
+        trace = spread_out
+    if first is not None:
+        trace = trace.head(first)
+    _write(trace, out)
+
+
+@app.command()
+def synthesize(
+    out: Out,
+    arrivals: Annotated[str, typer.Option(help=f"When requests come: {Process}.")] = "poisson(rate=10)",
+    requests: Annotated[int, typer.Option(help="How many.")] = 1000,
+    prompt_mean: Annotated[float, typer.Option(help="Mean prompt tokens (lognormal).")] = 500.0,
+    prompt_cv: Annotated[float, typer.Option(help="Standard deviation over mean of prompt tokens.")] = 1.0,
+    output_mean: Annotated[float, typer.Option(help="Mean response tokens (lognormal).")] = 200.0,
+    output_cv: Annotated[float, typer.Option(help="Standard deviation over mean of response tokens.")] = 1.0,
+    max_tokens: Annotated[int | None, typer.Option(help="Cut longer draws to this.")] = None,
+    lengths_from: Annotated[
+        Path | None, typer.Option(help="Resample the lengths of this trace or corpus instead.")
+    ] = None,
+    model: Model = None,
+    correlation: Annotated[
+        float | None,
+        typer.Option(
+            help="Spearman's, of prompt and response tokens; left out: 0, or the resampled pairs' own."
+        ),
+    ] = None,
+    seed: Seed = 0,
+) -> None:
+    """Draw a trace: arrivals from a process, lengths lognormal or resampled."""
+    from parsim.traces.draw.synthesis import synthesize as draw
+
+    lengths: dict[str, Any] = {
+        "prompt_mean": prompt_mean,
+        "prompt_cv": prompt_cv,
+        "output_mean": output_mean,
+        "output_cv": output_cv,
+        "correlation": correlation or 0.0,
+        "max_tokens": max_tokens,
+    }
+    if lengths_from is not None:
+        lengths = {"from": lengths_from, "model": model, "correlation": correlation}
+    _write(draw(arrivals, lengths, requests, seed), out)
+
+
+@app.command()
+def join(
+    corpus: Annotated[
+        Path, typer.Argument(help="Prompts and lengths: a corpus, or a trace whose arrivals are dropped.")
+    ],
+    arrivals: Annotated[str, typer.Option(help=f"A trace file, or {Process}.")],
+    out: Out,
+    model: Model = None,
+    requests: Annotated[int | None, typer.Option(help="How many; all that fit if left out.")] = None,
+    seed: Seed = 0,
+    format: Format = None,
+    skip_bad: SkipBad = False,
+) -> None:
+    """Let a corpus's rows arrive at a recorded trace's times, or by a process."""
+    from parsim.traces.draw.joining import join as join_rows
+    from parsim.traces.readers import read_corpus
+
+    rows = read_corpus(corpus, model, format, skip_bad=skip_bad)
+    _write(join_rows(rows, arrivals, seed, requests), out)
+
+
+@app.command()
+def fetch(
+    names: Annotated[list[str], typer.Argument(help="Names that `list` prints.")],
+    out: Annotated[Path, typer.Option(help="Folder to put them in.")] = Path("data"),
+    own: Catalogue = None,
+) -> None:
+    """Download public traces: checked, and resumed where a download broke off."""
+    from functools import partial
+
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from parsim.traces.fetch import catalogue, find
+    from parsim.traces.fetch import fetch as download
+
+    known = catalogue(own) if own else catalogue()
+    wanted = [find(name, known) for name in names]
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    means = {
+        "verified": "checksum verified",
+        "recorded": "checksum unknown here: recorded beside it at this first sight",
+        "as recorded": "checksum as recorded at first sight",
+    }
+    for public in wanted:
+        with Progress(*columns, transient=True) as bar:
+            task = bar.add_task(public.name, total=None)
+            path, checksum = download(public, out, partial(_advance, bar, task))
+        print(f"{path}: {path.stat().st_size:,} bytes, {means[checksum]}; licence {public.licence}")
+
+
+@app.command("list")
+def list_traces(own: Catalogue = None) -> None:
+    """List public traces that `fetch` knows, and the formats that can be read."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from parsim.traces.fetch import catalogue
+    from parsim.traces.readers import FORMATS
+
+    public = Table("name", "what", "licence", "checksum", title="python -m traces fetch NAME")
+    for entry in (catalogue(own) if own else catalogue()).values():
+        public.add_row(entry.name, entry.title, entry.licence, "known" if entry.sha256 else "at first fetch")
+    formats = Table("format", "what", "holds", title="--format")
+    for form in FORMATS.values():
+        formats.add_row(
+            form.name, form.title, "trace" if form.has_arrivals else "corpus: join it with arrivals"
+        )
+    console = Console()
+    console.print(public)
+    console.print(formats)
+
+
+def _advance(bar: Progress, task: TaskID, had: int, total: int | None) -> None:
+    bar.update(task, completed=had, total=total)
+
+
+def _read_any(path: Path, format: str | None, model: str | None, skip_bad: bool) -> Trace | Corpus:
+    """A trace, or a corpus where the file has no arrivals."""
+    from parsim.traces.readers import has_arrivals, read_corpus, read_trace
+
+    if has_arrivals(path, format):
+        return read_trace(path, format, skip_bad=skip_bad)
+    return read_corpus(path, model, format, skip_bad=skip_bad)
+
+
+def _write(trace: Trace, out: Path) -> None:
+    from parsim.traces.write import write_trace
+
+    write_trace(trace, out)
+    if "notes" in trace.metadata:
+        print(f"note: {trace.metadata['notes']}", file=sys.stderr)
+    print(f"{out}: {len(trace):,} requests over {trace.span_s:,.1f} s")

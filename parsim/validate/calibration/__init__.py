@@ -1,0 +1,1 @@
+"""Step times fitted to what a real engine did."""

@@ -1,0 +1,116 @@
+"""Measured requests through the simulated engine, without the ceremony of a trace: a fit does it a thousand times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+import simpy
+
+from parsim.engine import EngineConfig
+from parsim.engine.engine import Engine
+from parsim.engine.prefix_cache import PrefixIds
+from parsim.engine.request import EngineRequest
+from parsim.errors import UserError
+from parsim.scheduler.policy import POLICIES, Policy
+from parsim.validate.recordings.measured import SHARED
+from parsim.validate.recordings.prompts import HASH_TOKENS
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class Load:
+    """Requests as lists, in order of arrival.
+
+    Attributes:
+        request_id, arrival_s, prompt_tokens, output_tokens: one entry a request.
+        score: what a ranked policy goes by; None for all without one.
+        shared: leading blocks that prompts share (`prompts.shared_blocks`); None if no prompt is known.
+    """
+
+    request_id: Sequence[str]
+    arrival_s: Sequence[float]
+    prompt_tokens: Sequence[int]
+    output_tokens: Sequence[int]
+    score: Sequence[float | None] | None = None
+    shared: Sequence[list[int]] | None = None
+
+    @classmethod
+    def of(cls, frame: pl.DataFrame, score: str | None = None) -> Load:
+        """The load of a measurement or a trace; `score` names the column that ranks, if any."""
+        return cls(
+            frame["request_id"].to_list(),
+            frame["arrival_s"].to_list(),
+            frame["prompt_tokens"].to_list(),
+            frame["output_tokens"].to_list(),
+            frame[score].cast(pl.Float64).to_list() if score else None,
+            frame[SHARED].to_list() if SHARED in frame.columns else None,
+        )
+
+
+def replay(
+    load: Load, config: EngineConfig, policy: Policy = POLICIES["fcfs"], ready_s: float = 0.0
+) -> pl.DataFrame:
+    """What the simulated engine does with `load`: one row a request, in order, in `Measured`'s columns.
+
+    `ready_s`: when the engine starts; what arrived sooner waits until then.
+
+    Raises:
+        UserError: a request can never run on this engine, though it did on the measured one; or its blocks are of a
+            size at which nothing is known of what prompts share.
+    """
+    count = len(load.request_id)
+    columns = (
+        range(count),
+        load.request_id,
+        [max(arrival_s, ready_s) for arrival_s in load.arrival_s],
+        load.prompt_tokens,
+        load.output_tokens,
+        load.score or [None] * count,
+        _prefixes(load, config),
+    )
+    requests = [EngineRequest(*row) for row in zip(*columns, strict=True)]
+    environment = simpy.Environment()
+    Engine(environment, config, policy, requests)
+    environment.run()
+    refused = next((r for r in requests if r.rejected), None)
+    if refused is not None:
+        raise UserError(
+            f"request {refused.request_id} was served in the measurement but not by the model: {refused.rejected}; "
+            "set the engine's true settings (--set num_gpu_blocks=..., --set max_model_len=...)"
+        )
+    return pl.DataFrame(
+        {
+            "request_id": load.request_id,
+            "arrival_s": load.arrival_s,
+            "first_scheduled_s": [r.first_scheduled_s for r in requests],
+            "first_token_s": [r.first_token_s for r in requests],
+            "finish_s": [r.finish_s for r in requests],
+            "prompt_tokens": load.prompt_tokens,
+            "output_tokens": load.output_tokens,
+            "preemptions": [float(r.preemptions) for r in requests],
+        }
+    )
+
+
+def _prefixes(load: Load, config: EngineConfig) -> Sequence[Sequence[int]]:
+    """Each request's `EngineRequest.prefix`."""
+    if load.shared is None or not config.enable_prefix_caching:
+        return [()] * len(load.request_id)
+    try:
+        ids = PrefixIds(config.block_size, HASH_TOKENS)
+    except ValueError as error:
+        raise UserError(f"{error}; change block_size or switch prefix caching off") from error
+    return [ids.of(blocks) for blocks in load.shared]
+
+
+def peak_blocks(load: Load, frame: pl.DataFrame, block_size: int) -> int:
+    """An upper bound on the KV blocks that were held at one moment, from first schedule to finish."""
+    tokens = np.asarray(load.prompt_tokens) + np.asarray(load.output_tokens)
+    blocks = -(-tokens // block_size)
+    times = np.concatenate([frame["first_scheduled_s"].to_numpy(), frame["finish_s"].to_numpy()])
+    change = np.concatenate([blocks, -blocks])
+    return int(np.cumsum(change[np.argsort(times, kind="stable")]).max())

@@ -1,0 +1,1 @@
+"""The commands of `parsim validate`, one a file."""

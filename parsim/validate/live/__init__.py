@@ -1,0 +1,1 @@
+"""The real engine and server: start, feed, record."""

@@ -1,0 +1,1 @@
+"""Per-request recordings of real runs, read."""

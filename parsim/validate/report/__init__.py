@@ -1,0 +1,1 @@
+"""What a tier found, as words, tables and a page."""

@@ -1,0 +1,1 @@
+"""The tiers of validation, each a run from settings to a comparison."""
