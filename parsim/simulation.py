@@ -186,7 +186,7 @@ def _collector_paused() -> Iterator[None]:
 def score_problem(trace: Trace, policy: Policy) -> str | None:
     """Why the trace cannot be ordered by the policy, with the mend; None if it can."""
     column = policy.score
-    if column is None or column in trace.frame.columns:
+    if column is None or policy.emulated_tau is not None or column in trace.frame.columns:
         return None
     name = column.removeprefix("score.")
     have = ", ".join(trace.score_names) or "none"

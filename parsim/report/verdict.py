@@ -87,7 +87,9 @@ def beyond_noise(interval: Interval) -> bool:
 def judge(results: Results, load: float | None = None) -> Judgement:
     """The judgement at `load` (default: the sweep's focus)."""
     load = results.facts["focus_load"] if load is None else load
-    names = [n for n in results.facts["policies"] if n not in ("fcfs", "oracle", "hrrn")]
+    names = [
+        n for n, facts in results.facts["policies"].items() if facts["ranked"] and not facts["clairvoyant"]
+    ]
     gains = {name: gain(results, name, load) for name in names}
     best = max(gains, key=lambda n: (gains[n].value == gains[n].value, gains[n].value)) if gains else "fcfs"
     candidate = results.facts["candidate"]

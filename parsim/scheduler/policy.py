@@ -11,6 +11,10 @@ from parsim.scheduler.victim import VictimRule
 
 DEFAULT_STARVATION_THRESHOLD_S = 120.0
 """PARS promotes a request that has waited more than two minutes (arXiv 2510.03243)."""
+SCORE_PREFIX = "score."
+"""A trace's column `score.NAME` holds the scores of the predictor NAME."""
+CLAIRVOYANT_COLUMNS = frozenset({"output_tokens"})
+"""Columns that are known only once a request has been served."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +24,8 @@ class Policy:
     Attributes:
         name: as given on the command line.
         order: `fcfs`, `score` (ascending) or `hrrn`.
-        score: the trace column that ranks requests; None where the order needs none.
+        score: the trace column that ranks requests; None where the order needs none. With `emulated_tau` it is the
+            column that is stood in for, None for a predictor that does not exist.
         starvation_threshold_s: seconds of waiting after which a request is promoted; None for no guard.
         victim: `last` admitted (vLLM's fcfs) or `worst` in the order (vLLM's priority).
         emulated_tau: Kendall tau-b of a degraded oracle that stands in for a predictor; None for real scores.
@@ -38,14 +43,32 @@ class Policy:
     @property
     def label(self) -> str:
         """The name for tables and charts; says so where the scores are emulated."""
-        if self.emulated_tau is None or self.name.startswith("emulated("):
+        if self.emulated_tau is None or self.score is None:
             return self.name
         return f"{self.name} (emulated, tau {self.emulated_tau:.2f})"
 
     @property
+    def ranked(self) -> bool:
+        """Whether it orders requests by anything but their arrival: then it has a guard, and may need scores."""
+        return self.order != "fcfs"
+
+    @property
+    def clairvoyant(self) -> bool:
+        """Whether it needs the true response length: a bound to compare with, which no engine can run."""
+        return self.score in CLAIRVOYANT_COLUMNS
+
+    @property
+    def runs_in_vllm(self) -> bool:
+        """Whether a real engine can serve by it: not by the true length, nor by a predictor that does not exist.
+
+        A policy with a predictor stays one that can be run where its scores are emulated.
+        """
+        return not self.clairvoyant and not (self.emulated_tau is not None and self.score is None)
+
+    @property
     def has_predictor(self) -> bool:
         """Whether its scores are a predictor's, real or emulated: those cost time to make."""
-        return self.emulated_tau is not None or (self.score or "").startswith("score.")
+        return self.emulated_tau is not None or (self.score or "").startswith(SCORE_PREFIX)
 
     @property
     def reorders_with_time(self) -> bool:
@@ -62,7 +85,7 @@ class Policy:
             raise ValueError(
                 f"policy {self.name}: has no predictor to emulate; take emulated(tau={tau:g}) in its place"
             )
-        return replace(self, score=None, emulated_tau=tau)
+        return replace(self, emulated_tau=tau)
 
 
 def _ranked(name: str, score: str, summary: str, order: OrderName = "score") -> Policy:

@@ -95,7 +95,7 @@ class ParsScheduler(Scheduler):
         self._settings = settings
         policy = settings.resolved_policy()
         self._prompt_length_is_score = policy.score == "prompt_tokens"
-        self._needs_score = policy.order != "fcfs" and not self._prompt_length_is_score
+        self._needs_score = policy.ranked and not self._prompt_length_is_score
         self.waiting: ParsQueue = ParsQueue(policy, self._score_of)
         # vLLM names its two victim rules after its two orders; the order itself is the queue's.
         self.policy = SchedulingPolicy.PRIORITY if policy.victim == "worst" else SchedulingPolicy.FCFS

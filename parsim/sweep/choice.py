@@ -56,14 +56,14 @@ def serve_command(policy: Policy, engine: EngineConfig, *, pin_blocks: bool = Fa
     if pin_blocks:
         words += ["--num-gpu-blocks-override", str(engine.num_gpu_blocks)]
     before = ""
-    if policy.order != "fcfs" or policy.victim != "last":
+    if policy.ranked or policy.victim != "last":
         words += ["--scheduler-cls", "parsim.scheduler.vllm.ParsScheduler"]
         settings: dict[str, Any] = {"policy": policy.name}
-        if policy.order != "fcfs":
+        if policy.ranked:
             guard = policy.starvation_threshold_s
             settings["starvation_threshold_s"] = "none" if guard is None else guard
         settings["victim"] = policy.victim
-        if policy.order == "score" and policy.score not in ("prompt_tokens", "output_tokens"):
+        if policy.has_predictor:
             settings["scorer"] = "parsim.predictor.scoring.scorer:create"
             if policy.name != SHIPPED_DEFAULT:
                 before = f"PARSIM_PREDICTOR={policy.name} "

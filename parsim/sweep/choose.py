@@ -23,8 +23,6 @@ CONFIGURATION = (
     "max_num_batched_tokens",
 )
 """The columns of results that make a configuration; replicates of one differ in the seed alone."""
-NOT_RUNNABLE = ("oracle", "hrrn")
-"""Policies that need the true response length: bounds to compare with, never a recommendation."""
 EQUAL = 0.02
 _CONSTRAINT = re.compile(r"\s*([A-Za-z0-9_]+)\s*(<=|>=)\s*([-+0-9.eE]+)\s*")
 
@@ -107,8 +105,7 @@ def decide(results: pl.DataFrame, objective: str, constraints: Sequence[Constrai
         results.filter(
             pl.col("study").is_in(["main", "guard", "search"]),
             pl.col("load") == load,
-            ~pl.col("policy").is_in(NOT_RUNNABLE),
-            ~pl.col("policy").str.starts_with("emulated("),
+            pl.col("runs_in_vllm"),
         )
         .unique([*CONFIGURATION, "seed"], maintain_order=True)
         .group_by(CONFIGURATION, maintain_order=True)

@@ -54,13 +54,9 @@ class Grid:
 
     @property
     def candidate(self) -> Policy | None:
-        """The policy that the studies look at: PARS, else the first that is neither FCFS nor the oracle."""
-        names = [name for name in self.base if name not in ("fcfs", "oracle", "hrrn")]
-        if not names:
-            return None
-        return self.base[
-            "pars" if "pars" in names else next(p.name for p in self.policies if p.name in names)
-        ]
+        """The policy that the studies look at: PARS, else the first ranked one that is not clairvoyant."""
+        ranked = [policy for policy in self.base.values() if policy.ranked and not policy.clairvoyant]
+        return next((policy for policy in ranked if policy.name == "pars"), ranked[0] if ranked else None)
 
 
 def resolve(spec: SweepSpec, trace: Trace) -> Grid:
@@ -118,7 +114,7 @@ def _scored(name: str, spec: SweepSpec, trace: Trace) -> tuple[Policy, float | N
 
 def _variants(policy: Policy, spec: SweepSpec) -> Iterator[Policy]:
     guards: Sequence[float | None] = (policy.starvation_threshold_s,)
-    if policy.order != "fcfs" and spec.starvation_threshold_s is not None:
+    if policy.ranked and spec.starvation_threshold_s is not None:
         guards = spec.starvation_threshold_s
     for guard, victim in itertools.product(guards, spec.victim or (policy.victim,)):
         yield replace(policy, starvation_threshold_s=guard, victim=victim)

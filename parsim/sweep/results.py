@@ -131,7 +131,7 @@ def read_results(folder: Path) -> Results:
     if (
         not isinstance(facts, dict)
         or "focus_load" not in facts
-        or not {"study", *SCORING} <= {*tables["results"].columns}
+        or not {"study", "runs_in_vllm", *SCORING} <= {*tables["results"].columns}
     ):
         raise UserError(f"{folder}: the results are damaged or of another version; run the sweep again")
     return Results(**tables, facts=facts)
@@ -157,6 +157,7 @@ def _row(index: int, study: str, point: Point, outcome: Outcome, rate_rps: float
         "study": study,
         "policy": policy.name,
         "label": policy.label,
+        "runs_in_vllm": policy.runs_in_vllm,
         "emulated_tau": policy.emulated_tau,
         "reached_tau": _reached(outcome.facts, policy.name),
         "starvation_threshold_s": policy.starvation_threshold_s,

@@ -208,6 +208,8 @@ def describe(
                 "victim": p.victim,
                 "emulated_tau": p.emulated_tau,
                 "score": p.score,
+                "clairvoyant": p.clairvoyant,
+                "ranked": p.ranked,
             }
             for name, p in grid.base.items()
         },

@@ -10,7 +10,7 @@ import numpy as np
 
 from parsim.metrics import METRICS
 from parsim.scheduler.policy import DEFAULT_STARVATION_THRESHOLD_S, Policy
-from parsim.sweep.choose import NOT_RUNNABLE, Constraint
+from parsim.sweep.choose import Constraint
 from parsim.sweep.execute import Runner
 from parsim.sweep.measure import Outcome
 from parsim.sweep.plan import Grid
@@ -43,9 +43,7 @@ def search(
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    policies = {
-        name: p for name, p in grid.base.items() if name not in NOT_RUNNABLE and "emulated(" not in name
-    }
+    policies = {name: policy for name, policy in grid.base.items() if policy.runs_in_vllm}
     if not policies or trials <= 0:
         return []
     sampler = optuna.samplers.TPESampler(seed=0, n_startup_trials=2 * BATCH)
@@ -121,7 +119,7 @@ def _point(trial: Trial, policies: dict[str, Policy], grid: Grid, load: float, s
     )
     if not own.enable_chunked_prefill:
         limits["max_num_batched_tokens"] = max(limits["max_num_batched_tokens"], own.max_model_len)
-    if policy.order != "fcfs":
+    if policy.ranked:
         policy = replace(policy, starvation_threshold_s=float(f"{guard:.2g}"))
     changed = {name: value for name, value in limits.items() if value != getattr(own, name)}
     return Point(replace(policy, victim=victim), own.model_copy(update=limits), load, seed, changed)

@@ -65,7 +65,8 @@ def predictors(results: Results) -> pl.DataFrame:
         tau = results.facts["score_taus"].get(name) if name not in results.facts["emulated"] else None
         if tau is None and chosen.height:
             tau = chosen["reached_tau"].mean()
-        if name in ("fcfs", "oracle", "hrrn") or tau is None:
+        facts = results.facts["policies"][name]
+        if facts["clairvoyant"] or not facts["ranked"] or tau is None:
             continue
         rows.append({"label": label, "policy": name, "tau": tau, "gain": gain(results, name, load).value})
     return pl.DataFrame(

@@ -36,7 +36,7 @@ def bare_scheduler(case: Case) -> tuple[Scheduler, BlockHasher | None]:
     `ParsScheduler`.
     """
     policy = case.policy
-    if policy.order == "fcfs" and policy.victim == "last" and not case.adapter:
+    if not policy.ranked and policy.victim == "last" and not case.adapter:
         return assemble(case.engine, None, {})
     settings = {
         "policy": policy.name,

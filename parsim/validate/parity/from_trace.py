@@ -35,9 +35,9 @@ def case_from_trace(
     check_clock(trace, engine, load)
     note = None
     scores: list[float | None] = [None] * frame.height
-    if policy.score is not None and policy.score in frame.columns:
+    if policy.emulated_tau is None and policy.score in frame.columns:
         scores = frame[policy.score].cast(float).to_list()
-    elif policy.order != "fcfs":
+    elif policy.ranked:
         from parsim.emulation import emulate_scores
 
         tau = EMULATED_TAU if policy.emulated_tau is None else policy.emulated_tau

@@ -96,7 +96,7 @@ def _policies(draw: st.DrawFn, corner: Corner) -> Policy:
     threshold_s = draw(st.sampled_from([None, 0.0, 16 * TICK_S, 1.0, 3.0, 120.0]))
     return replace(
         policy,
-        starvation_threshold_s=None if policy.order == "fcfs" else threshold_s,
+        starvation_threshold_s=threshold_s if policy.ranked else None,
         victim=corner.victim,
     )
 

@@ -81,7 +81,7 @@ def model_of(
     """
     if engine is not None:
         return load_engine(engine), f"model: {engine}"
-    run = next((r for r in runs if r.policy.order == "fcfs"), None)
+    run = next((r for r in runs if not r.policy.ranked), None)
     if run is None:
         raise UserError(
             "without --engine FILE the policy fcfs must be among those that are run: the model is fitted to it"
@@ -97,7 +97,7 @@ def model_of(
 def pair_of(run: PolicyRun, config: EngineConfig) -> Pair:
     """Real and model over the requests that ended; cancelled ones load the model up to where they were cut."""
     loading = run.loading
-    ranked = run.policy.order != "fcfs"
+    ranked = run.policy.ranked
     policy = run.policy if ranked else POLICIES["fcfs"]
     made = replay(Load.of(loading, "score" if ranked else None), config, policy)
     ended = loading.filter(pl.col("status") == "ok")

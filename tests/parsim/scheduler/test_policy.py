@@ -38,3 +38,25 @@ def test_a_policy_without_a_predictor_cannot_be_emulated(name: str) -> None:
     """HRRN, for one, would take normal scores for tokens."""
     with pytest.raises(ValueError, match=r"has no predictor to emulate; take emulated\(tau=0\.5\)"):
         POLICIES[name].emulated(0.5)
+
+
+@pytest.mark.parametrize(
+    ("name", "ranked", "clairvoyant", "runs"),
+    [
+        ("fcfs", False, False, True),
+        ("pars", True, False, True),
+        ("prompt-sjf", True, False, True),
+        ("oracle", True, True, False),
+        ("hrrn", True, True, False),
+        ("emulated(tau=0.5)", True, False, False),
+    ],
+)
+def test_what_a_policy_needs_and_where_it_runs(
+    name: str, ranked: bool, clairvoyant: bool, runs: bool
+) -> None:
+    policy = parse_policy(name)
+    assert (policy.ranked, policy.clairvoyant, policy.runs_in_vllm) == (ranked, clairvoyant, runs)
+
+
+def test_a_policy_runs_where_only_its_scores_are_emulated() -> None:
+    assert POLICIES["pars"].emulated(0.5).runs_in_vllm

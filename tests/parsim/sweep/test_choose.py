@@ -21,6 +21,7 @@ def row(policy: str, mean: float, ttft: float, tail: float = 100.0, **more: Any)
         "seed": 0,
         "policy": policy,
         "label": policy,
+        "runs_in_vllm": policy != "oracle",
         "starvation_threshold_s": None if policy == "fcfs" else 120.0,
         "victim": "last",
         "num_gpu_blocks": 100,
