@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from parsim.errors import UserError
+from parsim.errors import UserError, nearest
 
 if TYPE_CHECKING:
     from parsim.scheduler.policy import Policy
@@ -88,8 +88,6 @@ def _tau(policy: str, text: str) -> float:
     from parsim.scheduler.policy import POLICIES
 
     if policy not in POLICIES:
-        from parsim.engine.presets.load import nearest
-
         hint = nearest(policy, list(POLICIES))
         raise UserError(f"--emulate {policy}: no such policy{hint} (choose from {', '.join(POLICIES)})")
     tau = _number(f"--emulate {policy}", text)

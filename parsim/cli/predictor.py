@@ -13,8 +13,7 @@ import numpy as np
 from pydantic import ValidationError
 from rich.console import Console
 
-from parsim.engine.presets.load import first_problem, nearest
-from parsim.errors import UserError
+from parsim.errors import UserError, first_problem, nearest
 from parsim.predictor.corpora.corpus import Corpus
 from parsim.predictor.corpora.data import HUB, read_data
 from parsim.predictor.ranker.recipe import Recipe
@@ -243,8 +242,6 @@ def make_recipe(changes: dict[str, Any], settings: Sequence[str]) -> Recipe:
     Raises:
         UserError: a setting without '=', an unknown field (with the nearest name) or a wrong value.
     """
-    import difflib
-
     fields = dict(changes)
     for setting in settings:
         key, sign, value = setting.partition("=")
@@ -253,9 +250,10 @@ def make_recipe(changes: dict[str, Any], settings: Sequence[str]) -> Recipe:
         fields[key.strip()] = value.strip()
     for key in fields:
         if key not in Recipe.model_fields:
-            near = difflib.get_close_matches(key, Recipe.model_fields, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(Recipe.model_fields)}"
-            raise UserError(f"recipe: no field '{key}'; {hint}")
+            raise UserError(
+                f"recipe: no field {key!r}{nearest(key, Recipe.model_fields)} (there are"
+                f" {', '.join(Recipe.model_fields)})"
+            )
     try:
         return Recipe.model_validate(fields)
     except ValidationError as error:

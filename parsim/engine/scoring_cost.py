@@ -7,8 +7,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from parsim.engine.presets.load import first_problem, nearest
-from parsim.errors import UserError
+from parsim.errors import UserError, first_problem, nearest
 from parsim.settings_file import read_settings
 
 SHIPPED_COST = Path(__file__).parent.parent / "predictor" / "shipped" / "cost.json"

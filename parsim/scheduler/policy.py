@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from dataclasses import dataclass, replace
 
+from parsim.errors import nearest
 from parsim.scheduler.order import TIME_VARYING, OrderName
 from parsim.scheduler.victim import VictimRule
 
@@ -135,8 +135,7 @@ def parse_policy(text: str) -> Policy:
         return Policy(
             f"emulated(tau={tau:g})", "score", None, DEFAULT_STARVATION_THRESHOLD_S, emulated_tau=tau
         )
-    near = difflib.get_close_matches(name, [*POLICIES, "emulated(tau=0.8)"], n=1, cutoff=0.3)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+    hint = nearest(name, [*POLICIES, "emulated(tau=0.8)"])
     raise ValueError(
         f"policy {text!r}: no such policy{hint} (choose from {', '.join(POLICIES)} or emulated(tau=T))"
     )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
 
+from parsim.errors import nearest
 from parsim.scheduler.policy import Policy, parse_policy
 from parsim.scheduler.victim import VictimRule
 
@@ -58,8 +58,7 @@ def read_settings(config: Mapping[str, Any], environment: Mapping[str, str]) -> 
     names = [field.name for field in fields(SchedulerSettings)]
     for name in config:
         if name not in names:
-            near = difflib.get_close_matches(name, names, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else f" (known: {', '.join(names)})"
+            hint = nearest(name, names) or f" (known: {', '.join(names)})"
             raise ValueError(f"parsim scheduler: no setting {name!r}{hint}")
     values: dict[str, Any] = {}
     for name in names:

@@ -9,8 +9,7 @@ from typing import Literal
 
 import polars as pl
 
-from parsim.engine.presets.load import nearest
-from parsim.errors import UserError
+from parsim.errors import UserError, nearest
 from parsim.metrics import METRICS
 
 CONFIGURATION = (

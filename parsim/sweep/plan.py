@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from parsim.engine import EngineConfig, load_engine
-from parsim.engine.presets.load import nearest
-from parsim.errors import UserError
+from parsim.errors import UserError, nearest
 from parsim.scheduler.policy import Policy, parse_policy
 from parsim.scheduler.victim import VictimRule
 from parsim.sweep.point import Dial, Point

@@ -10,8 +10,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from parsim.engine import EngineConfig
-from parsim.engine.presets.load import nearest
-from parsim.errors import UserError
+from parsim.errors import UserError, nearest
 from parsim.settings_file import read_settings
 
 Study = Literal["map", "tau", "guard", "victim", "timeline", "search"]

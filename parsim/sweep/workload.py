@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from parsim.engine.presets.load import nearest
-from parsim.errors import UserError
+from parsim.errors import UserError, nearest
 from parsim.sweep.spec import SweepSpec, TraceSource
 from parsim.traces import Trace
 

@@ -9,12 +9,11 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from parsim.errors import UserError
+from parsim.errors import UserError, nearest
 
 CATALOGUE = Path(__file__).parent / "bundled" / "catalogue.json"
 CHUNK_BYTES = 1 << 20
@@ -62,10 +61,7 @@ def catalogue(path: Path = CATALOGUE) -> dict[str, PublicTrace]:
 def find(name: str, known: dict[str, PublicTrace]) -> PublicTrace:
     """Raises `UserError`, with the nearest name, if the catalogue has no such trace."""
     if name not in known:
-        near = get_close_matches(name, list(known), n=1)
-        raise UserError(
-            f"unknown trace {name!r}{f' (meant {near[0]}?)' if near else ''}; see `python -m traces list`"
-        )
+        raise UserError(f"unknown trace {name!r}{nearest(name, known)}; see `python -m traces list`")
     return known[name]
 
 

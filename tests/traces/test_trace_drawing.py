@@ -74,7 +74,7 @@ def test_process_text_survives_a_round_trip():
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("posson(rate=1)", "unknown arrival process 'posson' \\(meant poisson\\?\\)"),
+        ("posson(rate=1)", "unknown arrival process 'posson'; did you mean 'poisson'"),
         ("poisson(rte=1)", "arrival process poisson has no 'rte'; it takes rate"),
         ("poisson(rate=-1)", "rate is -1, must be a positive number"),
         ("poisson(rate=0)", "rate is 0, must be a positive number"),
@@ -173,7 +173,7 @@ def test_join_and_synthesize_take_what_a_sweep_file_can_hold(tmp_path):
     assert drawn.frame.equals(synthesize(process, Lognormal(**settings), 20, seed=1).frame)
     resampled = synthesize("poisson(rate=2)", {"from": path}, 20, seed=1)
     assert resampled.frame.equals(synthesize(process, Resampled(CORPUS), 20, seed=1).frame)
-    with pytest.raises(UserError, match="lengths: no setting 'promt_mean' \\(meant prompt_mean\\?\\)"):
+    with pytest.raises(UserError, match="lengths: no setting 'promt_mean'; did you mean 'prompt_mean'"):
         synthesize("poisson(rate=2)", {"promt_mean": 3}, 20)
 
 

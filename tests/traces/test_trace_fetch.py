@@ -205,5 +205,5 @@ def test_command_line_with_a_catalogue_of_one_s_own(server, tmp_path):
 
 
 def test_unknown_name_gives_the_nearest():
-    with pytest.raises(UserError, match="unknown trace 'azure-2023-con' \\(meant azure-2023-conv\\?\\)"):
+    with pytest.raises(UserError, match="unknown trace 'azure-2023-con'; did you mean 'azure-2023-conv'"):
         find("azure-2023-con", catalogue())

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
@@ -12,7 +11,7 @@ from parsim.engine.config import EngineConfig
 from parsim.engine.presets.hardware import GPUS, MODELS
 from parsim.engine.presets.roofline import preset
 from parsim.engine.step_time import StepTime
-from parsim.errors import UserError
+from parsim.errors import UserError, first_problem, nearest
 from parsim.settings_file import read_settings, setting
 
 DEFAULT_ENGINE = "llama-3.1-8b-a100-80g"
@@ -59,23 +58,6 @@ def load_engine(name_or_path: str, overrides: Mapping[str, object] | None = None
         return EngineConfig.model_validate(fields)
     except ValidationError as error:
         raise UserError(f"{source}: {first_problem(error)}") from error
-
-
-def first_problem(error: ValidationError) -> str:
-    """The first thing that Pydantic found wrong, as `field: what`."""
-    problem = error.errors()[0]
-    where = ".".join(str(part) for part in problem["loc"])
-    what = problem["msg"].removeprefix("Value error, ")
-    given = "" if problem["type"] in {"missing", "value_error"} else f" (got {repr(problem['input'])[:80]})"
-    return f"{where + ': ' if where else ''}{what}{given}"
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """`; did you mean 'x'?` for a known name that goes on where this one ends, else the nearest; or nothing."""
-    names = list(known)
-    longer = [one for one in names if name and one.startswith(f"{name}-")]
-    near = longer or difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def _preset(name: str) -> EngineConfig:

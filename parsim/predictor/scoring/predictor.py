@@ -10,8 +10,7 @@ from typing import cast, get_args
 import numpy as np
 import numpy.typing as npt
 
-from parsim.engine.presets.load import nearest
-from parsim.errors import UserError
+from parsim.errors import UserError, nearest
 from parsim.predictor.ranker.lexical import Lexical
 from parsim.predictor.ranker.model import Ranker
 from parsim.predictor.ranker.recipe import Precision

@@ -9,8 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError, with_config
 from typing_extensions import TypedDict
 
-from parsim.engine.presets.load import first_problem
-from parsim.errors import UserError
+from parsim.errors import UserError, first_problem
 from parsim.predictor.ranker.recipe import Recipe
 
 CARD = "card.json"

@@ -9,8 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from parsim.engine.presets.load import first_problem, nearest
-from parsim.errors import UserError
+from parsim.errors import UserError, first_problem, nearest
 from parsim.predictor.ranker.recipe import Recipe
 from parsim.settings_file import read_settings
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 import numpy as np
 from numpy.typing import NDArray
 
-from parsim.errors import UserError
+from parsim.errors import UserError, nearest
 from parsim.seeds import generator
 from parsim.traces.checks import MAX_ARRIVAL_S
 
@@ -41,10 +40,7 @@ class Arrivals:
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            near = get_close_matches(self.kind, list(KINDS), n=1)
-            raise UserError(
-                f"unknown arrival process {self.kind!r}{f' (meant {near[0]}?)' if near else ''}; {HELP}"
-            )
+            raise UserError(f"unknown arrival process {self.kind!r}{nearest(self.kind, KINDS)}; {HELP}")
         defaults = KINDS[self.kind][1]
         for name, value in self.settings.items():
             if name not in defaults:

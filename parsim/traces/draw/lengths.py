@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from parsim.errors import UserError
+from parsim.errors import UserError, nearest
 from parsim.traces.checks import MAX_TOKENS
 
 Tokens = NDArray[np.int64]
@@ -117,9 +116,7 @@ def parse_lengths(settings: Mapping[str, Any]) -> Lognormal | Resampled:
     known = ("from", "model", "correlation") if "from" in settings else tuple(Lognormal.__dataclass_fields__)
     for name in settings:
         if name not in known:
-            near = get_close_matches(name, known, n=1)
-            hint = f" (meant {near[0]}?)" if near else ""
-            raise UserError(f"lengths: no setting {name!r}{hint}; known: {', '.join(known)}")
+            raise UserError(f"lengths: no setting {name!r}{nearest(name, known)}; known: {', '.join(known)}")
     if "from" not in settings:
         return Lognormal(**settings)
     from parsim.traces.readers import read_corpus

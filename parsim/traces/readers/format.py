@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher, get_close_matches
+from difflib import SequenceMatcher
 
-from parsim.errors import UserError
+from parsim.errors import UserError, closest
 from parsim.traces.checks import Draft
 from parsim.traces.readers.source import Source
 
@@ -73,9 +73,8 @@ class Format:
 
 def nearest(columns: Sequence[str], name: str = "arrival_s") -> str:
     """ " (nearest: COLUMN)", or nothing where no column's name is like it."""
-    lower = {column.lower(): column for column in columns}
-    near = get_close_matches(name.lower(), list(lower), n=1)
-    return f" (nearest: {lower[near[0]]})" if near else ""
+    near = closest(name, columns)
+    return f" (nearest: {near})" if near else ""
 
 
 def detect(source: Source, formats: Sequence[Format]) -> Format:

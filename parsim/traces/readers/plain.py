@@ -7,11 +7,9 @@ noted.
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-
 import polars as pl
 
-from parsim.errors import UserError
+from parsim.errors import UserError, closest
 from parsim.traces.checks import Draft
 from parsim.traces.readers.format import Format
 from parsim.traces.readers.source import Source
@@ -79,8 +77,8 @@ def _hashes(frame: pl.DataFrame, size: str | None, source: Source) -> tuple[pl.D
 
 
 def _with_nearest(column: str, columns: list[str]) -> str:
-    near = get_close_matches(column, [known for known in KNOWN if known not in columns], n=1)
-    return f"{column} (meant {near[0]}?)" if near else column
+    near = closest(column, [known for known in KNOWN if known not in columns])
+    return f"{column} (meant {near}?)" if near else column
 
 
 FORMAT = Format(

@@ -12,9 +12,8 @@ from pydantic import ValidationError
 
 from parsim.engine import EngineConfig, StepTime
 from parsim.engine.presets.hardware import GPUS, MODELS
-from parsim.engine.presets.load import first_problem, nearest
 from parsim.engine.presets.roofline import preset
-from parsim.errors import UserError
+from parsim.errors import UserError, first_problem, nearest
 from parsim.validate.calibration.fit import (
     TERMS,
     Array,

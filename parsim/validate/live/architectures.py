@@ -7,7 +7,6 @@ model: two small layers that run in milliseconds on a CPU.
 from __future__ import annotations
 
 import atexit
-import difflib
 import json
 import shutil
 import tempfile
@@ -16,7 +15,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from parsim.errors import UserError
+from parsim.errors import UserError, nearest
 
 
 @cache
@@ -34,10 +33,9 @@ def write_model_folder(name: str, folder: Path) -> Path:
     """
     known = architectures()
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
         raise UserError(
-            f"model {name!r}: no folder, no hub name with a slash and no architecture{hint} ({', '.join(known)})"
+            f"model {name!r}: no folder, no hub name with a slash and no architecture{nearest(name, known)}"
+            f" ({', '.join(known)})"
         )
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(known[name], indent=1) + "\n", encoding="utf-8")

@@ -8,8 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from parsim.engine import EngineConfig, StepTime
-from parsim.engine.presets.load import first_problem, nearest
-from parsim.errors import UserError
+from parsim.errors import UserError, first_problem, nearest
 from parsim.settings_file import setting
 
 SETTABLE = (

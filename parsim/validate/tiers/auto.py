@@ -12,8 +12,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field, ValidationError
 
 from parsim.engine import EngineConfig
-from parsim.engine.presets.load import first_problem
-from parsim.errors import UserError
+from parsim.errors import UserError, first_problem
 
 Tier = Literal["gpu", "cpu", "parity"]
 

@@ -87,7 +87,7 @@ def test_constant_lengths_leave_tau_undefined(corpus_file: Path, tiny_encoder: s
 
 
 def test_an_unknown_recipe_field_names_the_nearest(corpus_file: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no field 'epoch'; did you mean epochs"):
+    with pytest.raises(UserError, match="no field 'epoch'; did you mean 'epochs'"):
         run("train", corpus_file, "--out", tmp_path / "p", "--set", "epoch=3")
     with pytest.raises(UserError, match="expected key=value"):
         run("train", corpus_file, "--out", tmp_path / "p", "--set", "epochs")
