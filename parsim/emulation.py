@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parsim.seeds import generator
+from parsim.stats import tau_b
 
 _SEARCH_STEPS = 24
 _TOLERANCE = 0.002
@@ -48,17 +49,15 @@ def emulate_scores(
     low, high = -1.0, 1.0
     rho = float(np.sin(np.pi * tau / 2.0))
     for _ in range(_SEARCH_STEPS):
-        reached = kendall_tau_b(mix(rho), lengths)
+        reached = sampled_tau_b(mix(rho), lengths)
         if abs(reached - tau) <= _TOLERANCE:
             break
         low, high = (rho, high) if reached < tau else (low, rho)
         rho = (low + high) / 2.0
     scores = mix(rho)
-    return scores, kendall_tau_b(scores, lengths)
+    return scores, sampled_tau_b(scores, lengths)
 
 
-def kendall_tau_b(scores: NDArray[np.float64], lengths: NDArray[np.int64]) -> float:
-    """Kendall's tau-b (Kendall 1945), on at most the first 20,000 pairs of values."""
-    from scipy.stats import kendalltau
-
-    return float(kendalltau(scores[:_LARGEST_SAMPLE], lengths[:_LARGEST_SAMPLE], variant="b").statistic)
+def sampled_tau_b(scores: NDArray[np.float64], lengths: NDArray[np.int64]) -> float:
+    """tau-b on at most the first 20,000 pairs of values."""
+    return tau_b(scores[:_LARGEST_SAMPLE], lengths[:_LARGEST_SAMPLE])

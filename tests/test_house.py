@@ -33,7 +33,7 @@ def below(name: str, roots: tuple[str, ...]) -> bool:
     return any(name == root or name.startswith(f"{root}.") for root in roots)
 
 
-GROUND = ("parsim.errors", "parsim.files", "parsim.seeds", "parsim.settings_file")
+GROUND = ("parsim.errors", "parsim.files", "parsim.seeds", "parsim.settings_file", "parsim.stats")
 """What every floor stands on; it imports nothing of the house but itself."""
 
 

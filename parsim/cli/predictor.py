@@ -77,7 +77,7 @@ def train_command(
     baselines = fitted.card.results["baseline_tau_b"]
     print(f"{out}: {recipe.objective} on {len(parts.train):,} prompts, best epoch {history.best_epoch}")
     print(f"training: {history.cpu_s:.0f} CPU seconds, {history.wall_s:.0f} seconds")
-    print(f"tau_b on {len(parts.test):,} held-out prompts: {fitted.test}")
+    print(f"tau_b on {len(parts.test):,} held-out prompts: {fitted.test:.3f}")
     for label, found in baselines.items():
         value = found["value"]
         print(f"  {label}: {'undefined' if value is None else f'{value:.3f}'}")

@@ -6,7 +6,7 @@ from markupsafe import Markup
 
 from parsim.report.page import figure, number
 from parsim.report.verdict import HEADLINE, Judgement, mean_of
-from parsim.sweep.interval import Interval
+from parsim.stats import Interval
 from parsim.sweep.results import Results
 
 NAMES = {

@@ -12,7 +12,7 @@ from typing import Literal
 import polars as pl
 
 from parsim.report.page import VerdictKind
-from parsim.sweep.interval import Interval
+from parsim.stats import Interval
 from parsim.sweep.results import Results
 
 Answer = Literal["helps", "helps the mean, hurts the tail", "hurts", "does not help", "cannot help"]

@@ -141,7 +141,9 @@ def ship(folder: Path, name: str, out: Path) -> None:
         progress=True,
     )
     test = data.take(parts.test)
-    print(name, fitted.test, f"{fitted.history.cpu_s:.0f} CPU s", fitted.card.results["baseline_tau_b"])
+    print(
+        name, f"{fitted.test:.3f}", f"{fitted.history.cpu_s:.0f} CPU s", fitted.card.results["baseline_tau_b"]
+    )
     print(tau_by_group(fitted.scores, test.lengths, test.datasets))
 
 

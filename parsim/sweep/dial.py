@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from parsim.emulation import emulate_scores
+from parsim.stats import tau_b
 from parsim.sweep.point import Dial
 
 Floats = npt.NDArray[np.float64]
@@ -18,8 +19,6 @@ def dial_scores(output_tokens: npt.NDArray[np.int64], dial: Dial, seed: int) -> 
     so that the tau over all requests stays above 3/4. `across` keeps the order inside both halves and exchanges the
     scores of a share (1 - tau) / 2 of the requests of one half with those of the other.
     """
-    from scipy.stats import kendalltau
-
     lengths = np.asarray(output_tokens)
     if dial.where == "everywhere":
         return emulate_scores(lengths, dial.tau, seed)
@@ -38,4 +37,4 @@ def dial_scores(output_tokens: npt.NDArray[np.int64], dial: Dial, seed: int) -> 
         spoilt, _ = emulate_scores(lengths[part], dial.tau, seed)
         places = np.sort(rank[part])
         rank[part[np.argsort(spoilt, kind="stable")]] = places
-    return rank, float(kendalltau(rank, lengths, variant="b").statistic)
+    return rank, tau_b(rank, lengths)

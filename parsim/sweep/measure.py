@@ -13,8 +13,8 @@ import polars as pl
 from parsim.engine.scoring_cost import ScoringCost
 from parsim.metrics import latency_columns, summarize
 from parsim.simulation import simulate
+from parsim.stats import block_indices
 from parsim.sweep.dial import dial_scores
-from parsim.sweep.interval import block_indices
 from parsim.sweep.point import Point
 from parsim.traces import Trace
 

@@ -14,7 +14,7 @@ import polars as pl
 
 from parsim.errors import UserError
 from parsim.files import replacing
-from parsim.sweep.interval import Interval, percentile_interval, t_interval
+from parsim.stats import Interval, percentile_interval, t_interval
 from parsim.sweep.measure import Outcome
 from parsim.sweep.point import Point
 

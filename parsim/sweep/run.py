@@ -169,11 +169,11 @@ def bounds(workload: Workload, grid: plan.Grid, loads: Sequence[float]) -> list[
 def score_taus(frame: pl.DataFrame) -> dict[str, float]:
     """Kendall tau-b with the response lengths of every real score of the trace; of the bundled one over all its
     prompts, of which a seed draws some twice."""
-    from parsim.emulation import kendall_tau_b
+    from parsim.emulation import sampled_tau_b
 
     lengths = frame["output_tokens"].to_numpy()
     names = [column for column in frame.columns if column.startswith("score.")]
-    return {name.removeprefix("score."): kendall_tau_b(frame[name].to_numpy(), lengths) for name in names}
+    return {name.removeprefix("score."): sampled_tau_b(frame[name].to_numpy(), lengths) for name in names}
 
 
 def describe(

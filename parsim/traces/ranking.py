@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from math import isnan
 from typing import Any
 
 import polars as pl
 
+from parsim.stats import tau_b
 from parsim.traces.trace import SCORE_PREFIX
 
 CLIENTS_SHOWN = 6
@@ -41,9 +43,6 @@ def rankings(frame: pl.DataFrame) -> list[dict[str, Any]]:
 
 
 def _tau_b(frame: pl.DataFrame, score: str) -> float | None:
-    from scipy.stats import kendalltau
-
     known = frame.drop_nulls(score)
-    if known[score].n_unique() < 2 or known["output_tokens"].n_unique() < 2:
-        return None
-    return float(kendalltau(known[score], known["output_tokens"], variant="b").statistic)
+    found = tau_b(known[score], known["output_tokens"])
+    return None if isnan(found) else found

@@ -12,43 +12,17 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-from scipy import stats
 
 from parsim.predictor.ranker.pairs import relative_gap
-
-Floats = npt.NDArray[np.float64]
+from parsim.stats import Floats, Interval, bootstrap, tau_b
 
 RESAMPLES = 500
 """Bootstrap resamples of an interval."""
 
 
-@dataclass(frozen=True)
-class Interval:
-    """An estimate with its 95% percentile bootstrap interval over prompts; nan where it is undefined."""
-
-    value: float
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        if math.isnan(self.value):
-            return "undefined"
-        if math.isnan(self.low):
-            return f"{self.value:.3f}"
-        return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
-
-
-def tau_b(scores: Floats, lengths: Floats) -> float:
-    """Kendall's tau_b, ties corrected (Kendall 1945); nan if either is constant: nothing is ranked then."""
-    if len(scores) < 2 or np.ptp(scores) == 0 or np.ptp(lengths) == 0:
-        return math.nan
-    return float(stats.kendalltau(scores, lengths, variant="b").statistic)
-
-
 def tau_interval(scores: Floats, lengths: Floats, *, seed: int = 0, resamples: int = RESAMPLES) -> Interval:
     """tau_b with its bootstrap interval over prompts; `scores` and `lengths` of shape (prompts,)."""
-    drawn = [tau_b(scores[rows], lengths[rows]) for rows in _resamples(len(scores), seed, resamples)]
-    return _interval(tau_b(scores, lengths), drawn)
+    return bootstrap(lambda rows: tau_b(scores[rows], lengths[rows]), len(scores), resamples, seed)
 
 
 def tau_by_group(scores: Floats, lengths: Floats, groups: list[str], *, seed: int = 0) -> pl.DataFrame:
@@ -93,10 +67,7 @@ def noise_ceiling(samples: pl.DataFrame, *, seed: int = 0) -> Ceiling | None:
     def mean_tau(rows: npt.NDArray[np.int64]) -> float:
         return float(np.mean([tau_b(table[rows, one], table[rows, other]) for one, other in pairs]))
 
-    drawn = [
-        mean_tau(rows) for rows in _resamples(len(table), seed, RESAMPLES // (5 if len(pairs) > 3 else 1))
-    ]
-    sample = _interval(mean_tau(np.arange(len(table))), drawn)
+    sample = bootstrap(mean_tau, len(table), RESAMPLES // (5 if len(pairs) > 3 else 1), seed)
     reliability = math.sin(math.pi / 2 * sample.value)
     known = not math.isnan(reliability)
     expected = 2 / math.pi * math.asin(math.sqrt(max(0.0, reliability))) if known else math.nan
@@ -152,15 +123,3 @@ def calibration(scores: Floats, lengths: Floats, parts: int = 10) -> pl.DataFram
 
 def _steps(edges: list[float]) -> list[tuple[float, float]]:
     return list(zip(edges, [*edges[1:-1], 1.0 + 1e-9], strict=False))
-
-
-def _resamples(count: int, seed: int, resamples: int) -> npt.NDArray[np.int64]:
-    return np.random.default_rng(seed).integers(count, size=(resamples, count))
-
-
-def _interval(value: float, drawn: list[float]) -> Interval:
-    finite = np.array([one for one in drawn if math.isfinite(one)])
-    if math.isnan(value) or not len(finite):
-        return Interval(value, math.nan, math.nan)
-    low, high = np.quantile(finite, [0.025, 0.975])
-    return Interval(value, float(low), float(high))

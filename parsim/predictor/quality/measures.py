@@ -16,13 +16,13 @@ from rich.table import Table
 from parsim.predictor.corpora.corpus import Corpus, Labelled
 from parsim.predictor.quality.baselines import prompt_length, tfidf_ridge, tfidf_ridge_folds
 from parsim.predictor.quality.evaluate import (
-    Interval,
     calibration,
     noise_ceiling,
     pair_accuracy,
     tau_by_group,
     tau_interval,
 )
+from parsim.stats import Interval
 
 MODEL_RESAMPLES = 100
 """Bootstrap resamples of each model's interval: there may be forty of them."""
@@ -56,11 +56,13 @@ def measure(
     return {
         "prompts": len(labelled),
         "censored": int(labelled.censored.sum()),
-        "tau_b": dataclasses.asdict(tau_interval(scores, labelled.lengths)),
-        "prompt_length_tau_b": dataclasses.asdict(tau_interval(prompt_length(prompts), labelled.lengths)),
-        "tfidf_tau_b": dataclasses.asdict(tau_interval(words, labelled.lengths)),
+        "tau_b": tau_interval(scores, labelled.lengths)._asdict(),
+        "prompt_length_tau_b": tau_interval(prompt_length(prompts), labelled.lengths)._asdict(),
+        "tfidf_tau_b": tau_interval(words, labelled.lengths)._asdict(),
         "tfidf_learned_from": learned_from,
-        "ceiling": None if ceiling is None else dataclasses.asdict(ceiling),
+        "ceiling": None
+        if ceiling is None
+        else dataclasses.asdict(ceiling) | {"sample": ceiling.sample._asdict()},
         "by_dataset": tau_by_group(scores, labelled.lengths, labelled.datasets).to_dicts(),
         "by_model": _by_model(scores, labelled, corpus),
         "pair_accuracy": pair_accuracy(scores, labelled.lengths).to_dicts(),
@@ -141,8 +143,8 @@ def _table(title: str, rows: list[dict[str, Any]]) -> Table:
     return table
 
 
-def _escaped(value: object) -> str:
-    return str(value).replace("[", r"\[")
+def _escaped(value: Interval) -> str:
+    return f"{value:.3f}".replace("[", r"\[")
 
 
 def _cell(value: object) -> str:

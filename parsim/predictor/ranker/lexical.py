@@ -63,7 +63,7 @@ class Lexical:
 
         The prompts must not be the ones that either part was trained on.
         """
-        from parsim.predictor.quality.evaluate import tau_b
+        from parsim.stats import tau_b
 
         words = self.predict(prompts)
         scale = [

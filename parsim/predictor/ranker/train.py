@@ -17,7 +17,6 @@ import torch
 from parsim.errors import UserError
 from parsim.files import replacing
 from parsim.predictor.corpora.corpus import Labelled
-from parsim.predictor.quality.evaluate import tau_b
 from parsim.predictor.ranker.encoder import Encoder
 from parsim.predictor.ranker.interrupt import deferred_interrupt
 from parsim.predictor.ranker.model import MICRO_BATCH, Ranker
@@ -26,6 +25,7 @@ from parsim.predictor.ranker.pairs import draw_pairs, relative_gap
 from parsim.predictor.ranker.progress import Bar, progress_bar
 from parsim.predictor.ranker.recipe import Recipe
 from parsim.predictor.ranker.tokens import by_length
+from parsim.stats import tau_b
 
 SAVE_EVERY_S = 60.0
 """Seconds of training after which the state is written, so that an interrupted run loses no more."""

@@ -14,13 +14,14 @@ from parsim.files import check_target
 from parsim.predictor.corpora.corpus import Labelled
 from parsim.predictor.corpora.split import Split, prompt_keys
 from parsim.predictor.quality.baselines import prompt_length, tfidf_ridge
-from parsim.predictor.quality.evaluate import Interval, tau_interval
+from parsim.predictor.quality.evaluate import tau_interval
 from parsim.predictor.ranker.encoder import MINILM_LICENCE, MINILM_SHA256, load_encoder
 from parsim.predictor.ranker.lexical import Lexical, check_words
 from parsim.predictor.ranker.model import Ranker
 from parsim.predictor.ranker.recipe import Recipe
 from parsim.predictor.ranker.train import History, train
 from parsim.predictor.store.checkpoint import CARD, Card, halve, save, write_history
+from parsim.stats import Interval
 
 STATE = "training-state.pt"
 

@@ -6,7 +6,7 @@ import polars as pl
 
 from parsim.metrics import METRICS
 from parsim.report.page import Block, Column, Prose, Section, Table
-from parsim.sweep.interval import BOOTSTRAP_REPLICATES, block_length
+from parsim.stats import BOOTSTRAP_REPLICATES, block_length
 from parsim.sweep.results import Results
 
 

@@ -15,14 +15,11 @@ import polars as pl
 from parsim.predictor.corpora.corpus import Corpus
 from parsim.predictor.quality.evaluate import (
     RESAMPLES,
-    Interval,
     noise_ceiling,
     pair_accuracy,
-    tau_b,
     tau_interval,
 )
-
-Floats = npt.NDArray[np.float64]
+from parsim.stats import Floats, Interval, bootstrap, tau_b
 
 REFERENCES = ("pointwise", "pairwise")
 """Methods over which the gains of the others are given, on the same resampled prompts."""
@@ -112,14 +109,7 @@ def _mean_interval(several: Sequence[Floats], lengths: Floats, reference: Sequen
 
     if len(several) == 1 and not reference:
         return tau_interval(several[0], lengths)
-    rng = np.random.default_rng(0)
-    drawn = [figure(rng.integers(len(lengths), size=len(lengths))) for _ in range(RESAMPLES // 2)]
-    finite = np.array([one for one in drawn if math.isfinite(one)])
-    value = figure(np.arange(len(lengths)))
-    if not len(finite):
-        return Interval(value, math.nan, math.nan)
-    low, high = np.quantile(finite, [0.025, 0.975])
-    return Interval(value, float(low), float(high))
+    return bootstrap(figure, len(lengths), RESAMPLES // 2)
 
 
 def _named(interval: Interval | None, names: tuple[str, str, str]) -> dict[str, float | None]:
@@ -171,6 +161,8 @@ def markdown(results: pl.DataFrame) -> str:
             bounds = [math.nan if row[key] is None else row[key] for key in ("tau_b", "low", "high")]
             tau = Interval(*bounds)
             settled = row["settled"] or ""
-            lines.append(f"| {row['method']} | {tau} | {gains} | {accuracy} | {seeds} | {cpu} | {settled} |")
+            lines.append(
+                f"| {row['method']} | {tau:.3f} | {gains} | {accuracy} | {seeds} | {cpu} | {settled} |"
+            )
         lines.append("")
     return "\n".join(lines)

@@ -9,8 +9,8 @@ from parsim.report.page import figure
 from parsim.report.phrases import times
 from parsim.report.verdict import base_rows, gain, mean_of
 from parsim.scheduler.policy import DEFAULT_STARVATION_THRESHOLD_S
+from parsim.stats import Interval
 from parsim.studies.paper.spec import PAPER_TAU
-from parsim.sweep.interval import Interval
 from parsim.sweep.results import Results
 
 Outcome = Literal["reached", "reached in overload only", "not reached", "not testable here"]

@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 
 from parsim.metrics import METRICS, latency_columns
-from parsim.sweep.interval import Interval, block_indices, percentile_interval, t_interval
+from parsim.stats import Interval, block_indices, percentile_interval, t_interval
 
 LATENCIES = ("ttft", "tpot", "e2el", "per_token_latency")
 STATISTICS = ("mean", "p90", "p99")

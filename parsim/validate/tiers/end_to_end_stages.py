@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from parsim.emulation import kendall_tau_b
+from parsim.emulation import sampled_tau_b
 from parsim.engine.scoring_cost import ScoringCost
 from parsim.errors import UserError
 from parsim.files import replacing
@@ -225,7 +225,7 @@ def score_prompts(prompts: Prompts, predictors: dict[str, Path], clock: ClockNam
     }
     lengths = np.array(prompts.recorded)
     cost = measure_cost(str(predictors["pars"])).model_copy(update={"shares_core": clock == "cpu"})
-    taus = {name: kendall_tau_b(np.array(values), lengths) for name, values in scores.items()}
+    taus = {name: sampled_tau_b(np.array(values), lengths) for name, values in scores.items()}
     return Scored(scores, taus, cost)
 
 

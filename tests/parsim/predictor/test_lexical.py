@@ -9,8 +9,8 @@ pytest.importorskip("sklearn")
 
 from parsim.errors import UserError
 from parsim.predictor.quality.baselines import prompt_length, tfidf_ridge, tfidf_ridge_folds
-from parsim.predictor.quality.evaluate import tau_b
 from parsim.predictor.ranker.lexical import Lexical, check_words
+from parsim.stats import tau_b
 
 
 def test_words_tell_the_length(learnable: Labelled) -> None:

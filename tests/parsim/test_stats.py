@@ -2,10 +2,54 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
-from parsim.sweep.interval import block_indices, block_length, percentile_interval, t_interval
+from parsim.stats import (
+    Interval,
+    block_indices,
+    block_length,
+    bootstrap,
+    percentile_interval,
+    t_interval,
+    tau_b,
+)
+
+
+def test_tau_b_by_hand() -> None:
+    """Scores 1 2 3 4 on lengths 1 3 2 4: 5 concordant, 1 discordant of 6: 4 / 6."""
+    assert tau_b(np.arange(4.0), np.array([1.0, 3, 2, 4])) == pytest.approx(4 / 6)
+
+
+def test_tau_b_corrects_ties() -> None:
+    """Lengths 1 1 2: 2 concordant, 0 discordant, one tie: 2 / sqrt(3 * 2)."""
+    assert tau_b(np.array([1.0, 2, 3]), np.array([1.0, 1, 2])) == pytest.approx(2 / math.sqrt(6))
+
+
+def test_constants_leave_tau_undefined() -> None:
+    assert math.isnan(tau_b(np.arange(5.0), np.full(5, 7.0)))
+    assert math.isnan(tau_b(np.full(5, 7.0), np.arange(5.0)))
+    assert math.isnan(tau_b([1.0], [2.0]))
+
+
+def test_an_interval_is_written_as_far_as_it_is_known() -> None:
+    assert f"{Interval(0.12345, 0.1, 0.2):.3f}" == "0.123 [0.100, 0.200]"
+    assert str(Interval(1234.0, math.nan, math.nan)) == "1.23e+03"
+    assert str(Interval(math.nan, math.nan, math.nan)) == "undefined"
+
+
+def test_the_bootstrap_of_a_mean_has_the_width_of_theory() -> None:
+    """Of n independent values the mean's standard error is s / sqrt(n); a 95% interval spans 2 * 1.96 of them."""
+    x = np.random.default_rng(3).standard_normal(400)
+    found = bootstrap(lambda rows: float(x[rows].mean()), len(x), 2000, seed=1)
+    assert found.value == pytest.approx(x.mean())
+    assert found.high - found.low == pytest.approx(2 * 1.96 * x.std() / 20, rel=0.08)
+
+
+def test_a_figure_that_is_undefined_has_no_interval() -> None:
+    assert not bootstrap(lambda rows: math.nan, 10, 50).known
 
 
 def test_t_interval_of_positive_samples_is_geometric() -> None:
