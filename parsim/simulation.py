@@ -38,6 +38,7 @@ class Run:
             (null if rejected), prompt_tokens, output_tokens, cached_tokens, preemptions, recomputed_tokens, score
             (null if the policy has none), promoted, rejected (the reason, or null), scored_s (when the scheduler
             learned the score; null where scoring is not charged), and client_id if the trace has it.
+        gaps: gap_s and tokens, how often that time lay between two tokens of a response (see `TokenGaps`).
         steps: one row a step (see `StepLog`), if asked for.
         metadata: policy, engine, load, seed, emulated and reached tau, steps, mean_kv_usage, cpu_s of the run;
             where scoring is charged: mean_scoring_delay_s (arrival to score, of those that got one),
@@ -46,6 +47,7 @@ class Run:
     """
 
     requests: pl.DataFrame
+    gaps: pl.DataFrame
     steps: pl.DataFrame | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
 
@@ -111,6 +113,7 @@ def simulate(
     capacity = run.busy_s * engine.usable_blocks
     return Run(
         requests=outcome,
+        gaps=run.gaps.frame(),
         steps=log.frame() if log else None,
         metadata={
             "trace": trace.name,

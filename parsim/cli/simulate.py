@@ -124,7 +124,7 @@ def simulate_command(
         scoring=cost,
         steps=wanted,  # type: ignore[arg-type]
     )
-    metrics = summarize(run.requests, limits, run.metadata["mean_kv_usage"])
+    metrics = summarize(run.requests, limits, run.metadata["mean_kv_usage"], run.gaps)
     if steps is not None:
         _write_steps(run, steps, detail=steps_detail)
     if perfetto is not None:

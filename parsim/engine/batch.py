@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from parsim.engine.config import EngineConfig
 from parsim.engine.decoding import Decoding
 from parsim.engine.kv_cache import KVCache
@@ -21,6 +23,7 @@ class Batch:
         caught_up: requests whose prefill ends in this step, which samples a token for each.
         admitted: requests taken from the waiting queue, in order, with their cached tokens.
         preempted: requests sent back, in order.
+        paused: decoding requests that were passed over, since the budget or the blocks were used up.
         chunks: prefill tokens by request.
     """
 
@@ -33,6 +36,7 @@ class Batch:
         "end_s",
         "formed_s",
         "kv_tokens",
+        "paused",
         "preempted",
         "prefill_tokens",
         "start_s",
@@ -51,6 +55,7 @@ class Batch:
         self.caught_up: list[EngineRequest] = []
         self.admitted: list[tuple[EngineRequest, int]] = []
         self.preempted: list[EngineRequest] = []
+        self.paused: Sequence[EngineRequest] = ()
         self.chunks: dict[EngineRequest, int] = {}
 
     def __bool__(self) -> bool:
@@ -65,6 +70,8 @@ class BatchFormer:
         running: in order of admission (the values are unused).
         prefilling: the running requests that have not caught up, in order of admission.
         decoding: the others.
+        held_up: some requests have been preempted or passed over and not gone on since; whoever counts their gaps
+            clears it.
         settled: the next batch will contain just the decoding sequences, unless something happens: a request
             arrives, ends or is promoted, or blocks run out.
     """
@@ -78,6 +85,7 @@ class BatchFormer:
         self.running: dict[EngineRequest, None] = {}
         self.prefilling: list[EngineRequest] = []
         self.decoding = Decoding(config.block_size)
+        self.held_up = False
         self.settled = False
         self.preemptions = 0
         self._admissions = 0
@@ -197,6 +205,7 @@ class BatchFormer:
             budget -= tokens
             place += 1
         self._count_chunks(batch, [item for item in scheduled.items() if item[0].state is State.PREFILL])
+        paused = []
         for request in order:
             if request.decoding:
                 if request in scheduled:
@@ -204,6 +213,9 @@ class BatchFormer:
                     batch.kv_tokens += request.prompt_tokens + request.generated + step - 1 - request.joined
                 else:
                     decoding.pause(request, step)
+                    paused.append(request)
+        batch.paused = paused
+        self.held_up = True
         decoding.kv_tokens += batch.decode_seqs
         return budget
 

@@ -12,6 +12,7 @@ from parsim.engine.batch import Batch, BatchFormer
 from parsim.engine.config import EngineConfig
 from parsim.engine.request import EngineRequest, State
 from parsim.engine.scorer import VirtualScorer
+from parsim.engine.token_gaps import TokenGaps
 from parsim.scheduler.policy import Policy
 from parsim.scheduler.queue import RankedQueue
 
@@ -50,6 +51,7 @@ class Engine:
         step: the number of the last batch formed.
         busy_s: seconds during which a step ran.
         used_block_s: integral of the blocks in use over the steps, in block seconds.
+        gaps: the inter-token latency of every token.
     """
 
     def __init__(
@@ -70,6 +72,8 @@ class Engine:
         self.step = 0
         self.busy_s = 0.0
         self.used_block_s = 0.0
+        self.gaps = TokenGaps(config.step_time.kv_token_s)
+        self._keep_step = self.gaps.steps.append
         self.queue: RankedQueue[EngineRequest] = RankedQueue(policy)
         self.former = BatchFormer(config, self.queue)
         self._arrivals = list(reversed(requests))
@@ -147,6 +151,13 @@ class Engine:
             batch.end_s = start_s + duration
             self.busy_s += duration
             self.used_block_s += duration * (self.config.usable_blocks - former.cache.free)
+        decoded = batch.decode_seqs
+        if former.held_up:
+            decoded -= self.gaps.resumed(batch)
+            former.held_up = self.gaps.waiting
+        if decoded:
+            self._keep_step(batch.end_s - start_s)
+            self._keep_step(decoded)
         if self.observer is not None:
             self.observer.observe(batch, former)
         return batch
@@ -288,6 +299,10 @@ class Engine:
                 end += duration
         if step == first:
             return None
+        keep = self.gaps.runs.append
+        keep(fixed_s + kv_token_s * decoding.kv_tokens)
+        keep(count)
+        keep(step - first)
         cache.take(taken)
         decoding.kv_tokens = kv_tokens
         self.step = step

@@ -84,7 +84,7 @@ def measure(
     rows = per_request(run.requests)
     facts |= {"rejections": _rejections(run.requests), **_plain(run.metadata)}
     return Outcome(
-        metrics=summarize(run.requests, slo or None, run.metadata["mean_kv_usage"]),
+        metrics=summarize(run.requests, slo or None, run.metadata["mean_kv_usage"], run.gaps),
         facts=facts,
         groups=_groups(rows),
         bootstrap=_bootstrap(rows) if bootstrap else {},

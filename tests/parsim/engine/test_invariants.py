@@ -219,3 +219,38 @@ def test_prefix_caching_without_shared_prefixes_changes_only_recomputation(case:
     ).serve()
     if not with_cache.former.preemptions and not without.former.preemptions:
         assert [r.finish_s for r in cached] == [r.finish_s for r in plain]
+
+
+def token_gaps(case: Case, log: StepLog, requests: list[EngineRequest]) -> list[float]:
+    """The gaps between the tokens of each response, followed token by token through the steps."""
+    by_id = {request.request_id: request for request in requests}
+    computed, generated, last_s = dict.fromkeys(by_id, 0), dict.fromkeys(by_id, 0), dict.fromkeys(by_id, -1.0)
+    gaps = []
+    for row in log.rows:
+        for name in row["preempted"]:
+            computed[name] = 0
+        computed |= dict(zip(row["admitted"], row["cached_tokens"], strict=True))
+        end_s = row["start_s"] + row["duration_s"]
+        for entry in row["scheduled"]:
+            name = entry["request_id"]
+            computed[name] += entry["tokens"]
+            if computed[name] == by_id[name].prompt_tokens + generated[name]:
+                if generated[name]:
+                    gaps.append(end_s - last_s[name])
+                generated[name] += 1
+                last_s[name] = end_s
+    return sorted(gaps)
+
+
+@settings(max_examples=300, deadline=None)
+@given(cases(aborts=False))
+def test_every_gap_between_tokens_is_counted(case: Case) -> None:
+    """Also where requests are preempted, passed over, or run for many steps at once."""
+    log = StepLog(detail=True)
+    _, requests = case.serve(log)
+    expected = token_gaps(case, log, requests)
+    for engine, _ in (case.serve(), case.serve(log)):
+        gaps = engine.gaps.frame()
+        found = gaps["gap_s"].repeat_by(gaps["tokens"]).explode(empty_as_null=False).to_list()
+        assert len(found) == len(expected) == sum(r.output_tokens - 1 for r in requests if not r.rejected)
+        assert all(abs(a - b) < 1e-9 for a, b in zip(found, expected, strict=True))
