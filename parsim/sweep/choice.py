@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from parsim.files import replacing
 from parsim.metrics import METRICS
 from parsim.scheduler.policy import Policy
 from parsim.sweep.choose import Decision
+from parsim.sweep.configuration import ENGINE_COLUMNS, engine_of
 from parsim.sweep.plan import Grid
 from parsim.sweep.workload import Workload
 
@@ -32,29 +33,27 @@ SERVED = {
     "deepseek-r1-distill-llama-8b": "deepseek-ai/DeepSeek-R1-Distill-Llama-8B",
 }
 """Names on the hub of the presets' models; any other is left as MODEL."""
+SETTINGS = [name for name in ENGINE_COLUMNS if name != "step_time"]
+"""Engine fields that a server can be started with; how long a step takes is the card's and the model's."""
+TOLD = ("max_num_seqs", "max_num_batched_tokens", "max_model_len", "block_size", "enable_prefix_caching")
+"""Settings whose default in vLLM depends on the card or the entry point: always given."""
 SHIPPED_DEFAULT = "pars"
 """The predictor that the scorer loads when none is named."""
 
 
-def serve_command(policy: Policy, engine: EngineConfig, *, pin_blocks: bool = False) -> str:
+def serve_command(policy: Policy, engine: EngineConfig, asked: Collection[str] = ()) -> str:
     """The `vllm serve` command line that runs these settings.
 
-    `num_gpu_blocks` is what vLLM finds on the card, unless `pin_blocks` asks for the engine's number.
+    It names the fields in `asked` (those that a sweep set or varied), what differs from vLLM's default, and what
+    vLLM would choose by the card (every `max_*`). `num_gpu_blocks` is what vLLM finds on the card unless asked for.
     """
     model = next((full for short, full in SERVED.items() if engine.name.startswith(short)), "MODEL")
     words = ["vllm", "serve", model]
-    words += ["--max-num-seqs", str(engine.max_num_seqs)]
-    words += ["--max-num-batched-tokens", str(engine.max_num_batched_tokens)]
-    words += ["--max-model-len", str(engine.max_model_len), "--block-size", str(engine.block_size)]
-    words.append("--enable-prefix-caching" if engine.enable_prefix_caching else "--no-enable-prefix-caching")
-    if engine.long_prefill_token_threshold:
-        words += ["--long-prefill-token-threshold", str(engine.long_prefill_token_threshold)]
-    if not engine.enable_chunked_prefill:
-        words.append("--no-enable-chunked-prefill")
-    if not engine.async_scheduling:
-        words.append("--no-async-scheduling")
-    if pin_blocks:
-        words += ["--num-gpu-blocks-override", str(engine.num_gpu_blocks)]
+    for name, field in EngineConfig.model_fields.items():
+        value = getattr(engine, name)
+        told = name in TOLD or (value != field.default and name != "num_gpu_blocks")
+        if name in SETTINGS and (told or name in asked):
+            words += _option(name, value)
     before = ""
     if policy.ranked or policy.victim != "last":
         words += ["--scheduler-cls", "parsim.scheduler.vllm.ParsScheduler"]
@@ -71,6 +70,14 @@ def serve_command(policy: Policy, engine: EngineConfig, *, pin_blocks: bool = Fa
     return before + shlex.join(words)
 
 
+def _option(name: str, value: object) -> list[str]:
+    """A setting as `vllm serve` takes it."""
+    flag = "num-gpu-blocks-override" if name == "num_gpu_blocks" else name.replace("_", "-")
+    if isinstance(value, bool):
+        return [f"--{flag}" if value else f"--no-{flag}"]
+    return [f"--{flag}", f"{value}"]
+
+
 def chosen(decision: Decision, grid: Grid) -> tuple[Policy, EngineConfig]:
     """The policy and engine of a decision."""
     row = decision.row
@@ -79,8 +86,7 @@ def chosen(decision: Decision, grid: Grid) -> tuple[Policy, EngineConfig]:
         starvation_threshold_s=row["starvation_threshold_s"],  # type: ignore[arg-type]
         victim=row["victim"],  # type: ignore[arg-type]
     )
-    fields = ("num_gpu_blocks", "max_num_seqs", "max_num_batched_tokens")
-    return policy, grid.engine.model_copy(update={name: row[name] for name in fields})
+    return policy, engine_of(row, grid.engine)
 
 
 def write_choice(

@@ -11,17 +11,9 @@ import polars as pl
 
 from parsim.errors import UserError, nearest
 from parsim.metrics import METRICS
+from parsim.scheduler.policy import DEFAULT_STARVATION_THRESHOLD_S
+from parsim.sweep.configuration import ENGINE_COLUMNS, configuration_columns
 
-CONFIGURATION = (
-    "policy",
-    "label",
-    "starvation_threshold_s",
-    "victim",
-    "num_gpu_blocks",
-    "max_num_seqs",
-    "max_num_batched_tokens",
-)
-"""The columns of results that make a configuration; replicates of one differ in the seed alone."""
 EQUAL = 0.02
 _CONSTRAINT = re.compile(r"\s*([A-Za-z0-9_]+)\s*(<=|>=)\s*([-+0-9.eE]+)\s*")
 
@@ -97,6 +89,7 @@ def decide(results: pl.DataFrame, objective: str, constraints: Sequence[Constrai
     fewest settings is chosen: a difference that no operator can see is not worth a setting.
     """
     better_low = METRICS[objective].better == "lower"
+    columns = configuration_columns(results)
     metrics = sorted(
         {objective, *(c.metric for c in constraints), "mean_per_token_latency_ms", "p99_e2el_ms"}
     )
@@ -106,8 +99,8 @@ def decide(results: pl.DataFrame, objective: str, constraints: Sequence[Constrai
             pl.col("load") == load,
             pl.col("runs_in_vllm"),
         )
-        .unique([*CONFIGURATION, "seed"], maintain_order=True)
-        .group_by(CONFIGURATION, maintain_order=True)
+        .unique([*columns, "seed"], maintain_order=True)
+        .group_by(columns, maintain_order=True)
         .agg(pl.len().alias("replicates"), *[pl.col(m).mean() for m in METRICS if m in results.columns])
     )
     means = means.filter(pl.col("replicates") == pl.col("replicates").max(), pl.col(objective).is_finite())
@@ -143,19 +136,19 @@ def decide(results: pl.DataFrame, objective: str, constraints: Sequence[Constrai
         row,
         not violated,
         violated,
-        ranked.select(*CONFIGURATION, *metrics, "feasible", "excess", "front"),
+        ranked.select(*columns, *metrics, "feasible", "excess", "front"),
     )
 
 
 def _changes(results: pl.DataFrame) -> pl.Expr:
     """How many settings a row changes from the sweep's own under FCFS; a ranked policy's default guard is free."""
     own = results.filter(pl.col("study") == "main").row(0, named=True)
-    same = [pl.col(c) == own[c] for c in ("num_gpu_blocks", "max_num_seqs", "max_num_batched_tokens")]
+    same = [pl.col(c) == own[c] for c in ENGINE_COLUMNS if c in results.columns]
     guard = pl.col("starvation_threshold_s")
     defaults = [
         pl.col("policy") == "fcfs",
         pl.col("victim") == "last",
-        guard.is_null() | (guard == 120.0),
+        guard.is_null() | (guard == DEFAULT_STARVATION_THRESHOLD_S),
         *same,
     ]
     return pl.sum_horizontal(~e for e in defaults)

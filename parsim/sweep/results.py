@@ -15,10 +15,10 @@ import polars as pl
 from parsim.errors import UserError
 from parsim.files import replacing
 from parsim.stats import Interval, percentile_interval, t_interval
+from parsim.sweep.configuration import engine_columns
 from parsim.sweep.measure import Outcome
 from parsim.sweep.point import Point
 
-SETTINGS = ("num_gpu_blocks", "max_num_seqs", "max_num_batched_tokens")
 SCORING = (
     "mean_scoring_delay_s",
     "admitted_unscored",
@@ -168,7 +168,7 @@ def _row(index: int, study: str, point: Point, outcome: Outcome, rate_rps: float
         "rate_rps": point.load * rate_rps,
         "seed": point.seed,
         "changed": json.dumps(point.changed, sort_keys=True),
-        **{name: getattr(engine, name) for name in SETTINGS},
+        **engine_columns(engine),
         **{name: outcome.facts.get(name) for name in SCORING},
         **{name: float(value) for name, value in outcome.metrics.items()},
     }

@@ -74,7 +74,7 @@ def run_sweep(
     results = collect(runs, workload.rate_rps, facts)
     decision = decide(results.results, spec.objective, constraints, focus)
     policy, engine = chosen(decision, grid)
-    facts["command"] = serve_command(policy, engine, pin_blocks="num_gpu_blocks" in spec.set)
+    facts["command"] = serve_command(policy, engine, spec.set)
     facts["decision"] = {
         "row": decision.row,
         "feasible": decision.feasible,

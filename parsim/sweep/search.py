@@ -1,4 +1,4 @@
-"""Settings beyond the grid: Optuna's TPE over policy, guard, victim and the batch limits."""
+"""Settings beyond the grid: Optuna's TPE over policy, guard, victim, the batch limits and what the sweep varies."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parsim.engine import EngineConfig
 from parsim.metrics import METRICS
 from parsim.scheduler.policy import DEFAULT_STARVATION_THRESHOLD_S, Policy
 from parsim.sweep.choose import Constraint
+from parsim.sweep.configuration import engine_columns
 from parsim.sweep.execute import Runner
 from parsim.sweep.measure import Outcome
 from parsim.sweep.plan import Grid
@@ -18,6 +20,9 @@ from parsim.sweep.point import Point
 
 if TYPE_CHECKING:
     from optuna import Trial
+
+LIMITS = ("max_num_seqs", "max_num_batched_tokens")
+"""Engine fields that every search tries."""
 
 BATCH = 6
 """Trials asked for at once: they run side by side, and the search is the same for any number of processes."""
@@ -83,9 +88,21 @@ def starts(policies: dict[str, Policy], grid: Grid) -> list[dict[str, object]]:
     ranking where slots are short), then every policy with the sweep's own settings."""
     more = {"max_num_seqs": grid.engine.max_num_seqs * 4}
     more["max_num_batched_tokens"] = max(grid.engine.max_num_batched_tokens, more["max_num_seqs"])
-    own = [_start(policy, grid) for policy in policies.values()]
+    own = [
+        {**_start(policy, grid), **({"engine": i} if len(bases(grid)) > 1 else {})}
+        for i in range(len(bases(grid)))
+        for policy in policies.values()
+    ]
     wide = [name for name in ("fcfs", grid.candidate.name if grid.candidate else "") if name in policies]
     return [{**_start(policies[name], grid), **more} for name in wide] + own
+
+
+def bases(grid: Grid) -> list[EngineConfig]:
+    """The grid's engines that differ in more than the limits that the search sets itself."""
+    found: dict[str, EngineConfig] = {}
+    for _, engine in grid.engines:
+        found.setdefault(engine.model_copy(update=dict.fromkeys(LIMITS, 1)).model_dump_json(), engine)
+    return list(found.values())
 
 
 def _start(policy: Policy, grid: Grid) -> dict[str, object]:
@@ -102,7 +119,10 @@ def _start(policy: Policy, grid: Grid) -> dict[str, object]:
 
 
 def _point(trial: Trial, policies: dict[str, Policy], grid: Grid, load: float, seed: int) -> Point:
-    own = grid.engine
+    own, engines = grid.engine, bases(grid)
+    base = (
+        engines[trial.suggest_categorical("engine", list(range(len(engines))))] if len(engines) > 1 else own
+    )
     policy = policies[trial.suggest_categorical("policy", list(policies))]
     guard = trial.suggest_float("starvation_threshold_s", *GUARD_RANGE_S, log=True)
     victim = trial.suggest_categorical("victim", ["last", "worst"])
@@ -117,12 +137,14 @@ def _point(trial: Trial, policies: dict[str, Policy], grid: Grid, load: float, s
     limits["max_num_batched_tokens"] = max(
         _round(tokens, 64, own.max_num_batched_tokens), limits["max_num_seqs"]
     )
-    if not own.enable_chunked_prefill:
-        limits["max_num_batched_tokens"] = max(limits["max_num_batched_tokens"], own.max_model_len)
+    if not base.enable_chunked_prefill:
+        limits["max_num_batched_tokens"] = max(limits["max_num_batched_tokens"], base.max_model_len)
     if policy.ranked:
         policy = replace(policy, starvation_threshold_s=float(f"{guard:.2g}"))
-    changed = {name: value for name, value in limits.items() if value != getattr(own, name)}
-    return Point(replace(policy, victim=victim), own.model_copy(update=limits), load, seed, changed)
+    engine = base.model_copy(update=limits)
+    mine, theirs = engine_columns(own), engine_columns(engine)
+    changed = {name: value for name, value in theirs.items() if value != mine[name]}
+    return Point(replace(policy, victim=victim), engine, load, seed, changed)
 
 
 def _round(value: int, step: int, own: int) -> int:

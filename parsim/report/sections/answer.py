@@ -6,7 +6,9 @@ from parsim.report.page import Prose, Section, Verdict, figure
 from parsim.report.phrases import display, seconds_words
 from parsim.report.verdict import judge, mean_of
 from parsim.report.words import headline, sentences
+from parsim.sweep.configuration import ENGINE_COLUMNS, varied
 from parsim.sweep.results import Results
+from parsim.sweep.search import LIMITS
 
 
 def section(results: Results) -> Section:
@@ -18,8 +20,7 @@ def section(results: Results) -> Section:
     settings = [
         ("best settings: policy", display(results, row["policy"])),
         ("starvation threshold", "none" if guard is None else f"{guard:g} s"),
-        ("max_num_seqs", figure(row["max_num_seqs"], 0)),
-        ("max_num_batched_tokens", figure(row["max_num_batched_tokens"], 0)),
+        *((name, setting_words(row[name])) for name in dict.fromkeys((*LIMITS, *settings_shown(results)))),
         ("preemption victim", row["victim"]),
     ]
     if facts["decision"]["violated"]:
@@ -50,3 +51,17 @@ def section(results: Results) -> Section:
         small=True,
     )
     return Section("", [box, setting], anchor="answer")
+
+
+def settings_shown(results: Results) -> list[str]:
+    """The engine fields that the grid varies, and those in which the choice differs from its first engine."""
+    main, row = results.select("main"), results.facts["decision"]["row"]
+    changed = [name for name in ENGINE_COLUMNS if name in row and row[name] != main[name][0]]
+    return list(dict.fromkeys((*varied(main), *changed)))
+
+
+def setting_words(value: object) -> str:
+    """A setting's value as a person writes it."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return f"{value:,}" if isinstance(value, int) else str(value)

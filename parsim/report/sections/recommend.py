@@ -9,6 +9,7 @@ from parsim.report import charts
 from parsim.report.page import Block, Chart, Code, Column, Prose, Section, Table
 from parsim.report.sections.latency import labels, legend, short
 from parsim.sweep.choose import decide, parse_constraint
+from parsim.sweep.configuration import varied
 from parsim.sweep.results import Results
 
 SECOND = "p99_e2el_ms"
@@ -57,9 +58,7 @@ def table(frame: pl.DataFrame, objective: str, chips: dict[str, str]) -> Table:
         "label": Column("Policy"),
         "starvation_threshold_s": Column("Starvation threshold", "s"),
         "victim": Column("Victim"),
-        "num_gpu_blocks": Column("KV blocks"),
-        "max_num_seqs": Column("max_num_seqs"),
-        "max_num_batched_tokens": Column("max_num_batched_tokens"),
+        **{name: Column(name) for name in varied(frame)},
         **{
             m: Column(short(m), METRICS[m].unit, None, METRICS[m].formula)
             for m in dict.fromkeys((objective, "mean_per_token_latency_ms", SECOND))

@@ -19,6 +19,8 @@ SETTABLE = (
     "enable_prefix_caching",
     "enable_chunked_prefill",
     "long_prefill_token_threshold",
+    "watermark",
+    "scheduler_reserve_full_isl",
     "num_gpu_blocks",
 )
 """What can be given; the other fields of `EngineConfig` vLLM resolves itself."""

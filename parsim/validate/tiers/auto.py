@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from parsim.engine import EngineConfig
 from parsim.errors import UserError, first_problem
+from parsim.validate.live.engine_settings import SETTABLE
 
 Tier = Literal["gpu", "cpu", "parity"]
 
@@ -161,15 +162,18 @@ def scaled(engine: dict[str, Any], tier: Tier) -> tuple[dict[str, Any], list[str
     A GPU runs them as they are. A CPU serves a tiny model; there the settings are cut to what it serves in minutes,
     and the cache to what makes the same pressure.
     """
-    names = ("max_num_seqs", "max_num_batched_tokens", "max_model_len", "block_size", "num_gpu_blocks")
-    wanted: dict[str, Any] = {
-        name: engine[name] for name in (*names, "enable_prefix_caching") if name in engine
-    }
+    wanted: dict[str, Any] = {name: engine[name] for name in SETTABLE if name in engine}
     if tier == "gpu":
         return wanted, ["settings as the sweep chose them"] if wanted else []
     for name, most in (("max_num_seqs", 16), ("max_num_batched_tokens", 512), ("max_model_len", 1024)):
         if name in wanted:
             wanted[name] = min(wanted[name], most)
+    if "max_model_len" in wanted and "long_prefill_token_threshold" in wanted:
+        wanted["long_prefill_token_threshold"] = min(
+            wanted["long_prefill_token_threshold"], wanted["max_model_len"]
+        )
+    if wanted.get("enable_chunked_prefill") is False:  # vLLM wants whole prompts to fit a step then
+        wanted["max_num_batched_tokens"] = wanted["max_model_len"]
     wanted |= {"block_size": 32} if wanted else {}
     wanted.pop("num_gpu_blocks", None)
     note = (
