@@ -79,6 +79,14 @@ def test_the_scheduler_needs_only_the_standard_library() -> None:
                 assert below(name, ("parsim.scheduler", "parsim.errors")), f"{path.name} imports {name}"
 
 
+def test_the_learner_needs_only_numpy() -> None:
+    allowed = set(sys.stdlib_module_names) | {"numpy"}
+    own = ("parsim.learner", "parsim.scheduler", "parsim.errors", "parsim.files")
+    for path in files("parsim/learner"):
+        for name in imported(path):
+            assert below(name, own) or name.split(".")[0] in allowed, f"{path.name} imports {name}"
+
+
 @pytest.mark.parametrize("command", [["parsim", "--help"], ["traces", "--help"], ["validate", "--help"]])
 def test_help_loads_nothing_heavy(command: list[str]) -> None:
     code = (
