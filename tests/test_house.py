@@ -33,7 +33,10 @@ def below(name: str, roots: tuple[str, ...]) -> bool:
     return any(name == root or name.startswith(f"{root}.") for root in roots)
 
 
-GROUND = ("parsim.errors", "parsim.files", "parsim.seeds", "parsim.settings_file", "parsim.stats")
+GROUND = tuple(
+    f"parsim.{name}"
+    for name in ("errors", "files", "interrupt", "pool", "progress", "seeds", "settings_file", "stats")
+)
 """What every floor stands on; it imports nothing of the house but itself."""
 
 

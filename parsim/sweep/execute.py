@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from parsim.engine.scoring_cost import ScoringCost
 from parsim.errors import UserError
 from parsim.pool import in_processes
+from parsim.progress import Bar
 from parsim.sweep.measure import Outcome, measure_file
 from parsim.sweep.point import Point
 from parsim.sweep.store import Store
 from parsim.sweep.workload import Workload
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.progress import Progress, TaskID
 
 ExecutorName = Literal["local", "ray"]
 
@@ -52,7 +48,7 @@ class Runner:
     scoring: ScoringCost | None = None
     executor: ExecutorName = "local"
     jobs: int | None = None
-    progress: Progress | None = None
+    bar: Bar = field(default_factory=Bar)
 
     def job(self, point: Point) -> Job:
         seed = point.seed if self.workload.redrawn else min(self.workload.paths)
@@ -66,13 +62,10 @@ class Runner:
         jobs = [self.job(point) for point in points]
         missing = list({job.key: job for job in jobs if job.key not in self.store}.values())
         total = len({job.key for job in jobs})
-        task: TaskID | None = None
-        if self.progress is not None:
-            task = self.progress.add_task(title, total=total, completed=total - len(missing))
+        self.bar.begin(title, total, total - len(missing))
         for key, outcome in self._outcomes(missing):
             self.store.put(key, outcome)
-            if self.progress is not None and task is not None:
-                self.progress.advance(task)
+            self.bar.advance()
         return [self.store.get(job.key) for job in jobs]
 
     def _outcomes(self, jobs: Sequence[Job]) -> Iterator[tuple[str, Outcome]]:
@@ -111,13 +104,3 @@ def _ray(jobs: Sequence[Job]) -> Iterator[tuple[str, Outcome]]:
         done, _ = ray.wait(list(waiting), num_returns=1)
         for reference in done:
             yield waiting.pop(reference), ray.get(reference)
-
-
-@contextmanager
-def progress_bar(console: Console) -> Iterator[Progress]:
-    """A progress bar that says how many points are done and how long the rest takes."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
-        yield progress

@@ -11,11 +11,12 @@ import polars as pl
 from parsim.engine.scoring_cost import read_cost
 from parsim.errors import UserError
 from parsim.files import replacing
+from parsim.progress import progress_bar
 from parsim.sweep import plan
 from parsim.sweep.bound import lower_bound_ms
 from parsim.sweep.choice import chosen, serve_command, write_choice
 from parsim.sweep.choose import check_metric, decide, parse_constraint
-from parsim.sweep.execute import ExecutorName, Runner, progress_bar
+from parsim.sweep.execute import ExecutorName, Runner
 from parsim.sweep.measure import Outcome
 from parsim.sweep.point import Point
 from parsim.sweep.results import Results, collect
@@ -59,8 +60,8 @@ def run_sweep(
     with replacing(folder / "sweep.yaml") as path:
         path.write_text(dump_spec(spec), encoding="utf-8")
     seeds = workload.seeds
-    with progress_bar(console) as progress:
-        runner = Runner(workload, store, spec.limits, scoring, executor, jobs, progress)
+    with progress_bar(console) as bar:
+        runner = Runner(workload, store, spec.limits, scoring, executor, jobs, bar)
         capacity = sustained_rps(runner.run([plan.capacity_point(grid, seeds[0])], "capacity")[0])
         loads, focus = choose_loads(spec, capacity, workload)
         studies = planned(spec, grid, workload, loads, focus, seeds)

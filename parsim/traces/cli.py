@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
-
     from parsim.traces.corpus import Corpus
     from parsim.traces.trace import Trace
 
@@ -159,25 +157,21 @@ def fetch(
     own: Catalogue = None,
 ) -> None:
     """Download public traces: checked, and resumed where a download broke off."""
-    from functools import partial
-
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
+    from parsim.progress import progress_bar
     from parsim.traces.fetch import catalogue, find
     from parsim.traces.fetch import fetch as download
 
     known = catalogue(own) if own else catalogue()
     wanted = [find(name, known) for name in names]
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     means = {
         "verified": "checksum verified",
         "recorded": "checksum unknown here: recorded beside it at this first sight",
         "as recorded": "checksum as recorded at first sight",
     }
     for public in wanted:
-        with Progress(*columns, transient=True) as bar:
-            task = bar.add_task(public.name, total=None)
-            path, checksum = download(public, out, partial(_advance, bar, task))
+        with progress_bar(units="bytes") as bar:
+            bar.begin(public.name, None)
+            path, checksum = download(public, out, bar.reach)
         print(f"{path}: {path.stat().st_size:,} bytes, {means[checksum]}; licence {public.licence}")
 
 
@@ -201,10 +195,6 @@ def list_traces(own: Catalogue = None) -> None:
     console = Console()
     console.print(public)
     console.print(formats)
-
-
-def _advance(bar: Progress, task: TaskID, had: int, total: int | None) -> None:
-    bar.update(task, completed=had, total=total)
 
 
 def _read_any(path: Path, format: str | None, model: str | None, skip_bad: bool) -> Trace | Corpus:

@@ -13,18 +13,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from rich.console import Console
 
 from parsim.errors import UserError
 from parsim.files import replacing
+from parsim.interrupt import deferred_interrupt
 from parsim.predictor.corpora.corpus import Labelled
 from parsim.predictor.ranker.encoder import Encoder
-from parsim.predictor.ranker.interrupt import deferred_interrupt
 from parsim.predictor.ranker.model import MICRO_BATCH, Ranker
 from parsim.predictor.ranker.objective import CUTS, batch_loss, margin_loss
 from parsim.predictor.ranker.pairs import draw_pairs, relative_gap
-from parsim.predictor.ranker.progress import Bar, progress_bar
 from parsim.predictor.ranker.recipe import Recipe
 from parsim.predictor.ranker.tokens import by_length
+from parsim.progress import Bar, progress_bar
 from parsim.stats import tau_b
 
 SAVE_EVERY_S = 60.0
@@ -91,7 +92,11 @@ def train(
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     ranker = Ranker(encoder, recipe).use(device)
     loop = _Loop(ranker, encoder, training, validation, state_file)
-    with progress_bar(progress, loop.steps, loop.step) as bar:
+    console = Console(stderr=True)
+    if progress and loop.step:
+        console.print(f"an unfinished run is continued after step {loop.step:,} of {loop.steps:,}")
+    with progress_bar(console, show=progress, transient=False) as bar:
+        bar.begin("training", loop.steps, loop.step)
         loop.run(bar)
     return ranker, loop.history
 
@@ -168,7 +173,7 @@ class _Loop:
                     self.loss_sum = 0.0
                 for batch in self._batches(epoch)[start:]:
                     self._one_step(batch, epoch)
-                    bar.advance(self._message(epoch))
+                    bar.advance(what=self._message(epoch))
                     inside = self.step % self.per_epoch > 0  # after an epoch's last step it is judged first
                     if inside and (interrupted() or time.perf_counter() - saved > SAVE_EVERY_S):
                         save()

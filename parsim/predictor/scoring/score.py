@@ -119,14 +119,17 @@ def _chunks(
 ) -> Iterator[npt.NDArray[np.float64]]:
     import torch
     from rich.console import Console
-    from rich.progress import track
 
-    starts = range(0, len(texts), CHUNK)
-    console = Console(stderr=True)
+    from parsim.progress import progress_bar
+
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        for start in track(starts, description="scoring", console=console, disable=not progress):
-            yield predictor.score(texts[start : start + CHUNK], workers or os.cpu_count() or 1)
+        with progress_bar(Console(stderr=True), show=progress, transient=False) as bar:
+            bar.begin("scoring", len(texts))
+            for start in range(0, len(texts), CHUNK):
+                part = texts[start : start + CHUNK]
+                yield predictor.score(part, workers or os.cpu_count() or 1)
+                bar.advance(len(part))
     finally:
         torch.set_num_threads(threads)

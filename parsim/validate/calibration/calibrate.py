@@ -138,7 +138,7 @@ def measure(
         ]
         served = serve(engine, jobs, POLICIES["fcfs"], clock=clock, temperature=temperature)
         frames.append(served.steps.with_columns(pl.lit(number).alias("wave")))
-        advance(1)
+        advance(number + 1)
     column = "cpu_s" if clock == "cpu" else "wall_s"
     steps = pl.concat(frames)
     calm = steps.filter(pl.col("wall_s") <= BUSY * pl.col("cpu_s"))

@@ -67,20 +67,19 @@ def parity(
 
 
 def _random(console: Console, cases: int, seed: int, policies: list[str] | None) -> None:
-    from rich.progress import Progress
-
     from parsim.options import chosen_policy
+    from parsim.progress import progress_bar
     from parsim.validate.parity.search import Tally, search
     from parsim.validate.parity.strategies import POLICY_NAMES
 
     names = tuple(chosen_policy(name, None, None).name for name in policies or POLICY_NAMES)
     tally = Tally()
-    with Progress(console=console, transient=True) as progress:
-        task = progress.add_task("random cases", total=cases)
+    with progress_bar(console) as bar:
+        bar.begin("random cases", cases)
 
         def passed(checked: Checked) -> None:
             tally.add(checked)
-            progress.advance(task)
+            bar.advance()
 
         failed = search(cases, seed, names, passed)
     console.print(

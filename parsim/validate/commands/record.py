@@ -39,8 +39,8 @@ def record(
 ) -> None:
     """Record how long a model's responses are when it stops by itself: data for `python -m parsim train`."""
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+    from parsim.progress import progress_bar
     from parsim.validate.live.record import Recording, read_prompts, resume
     from parsim.validate.live.record import record as run
     from parsim.validate.live.smollm import prepare_model as prepare
@@ -51,16 +51,14 @@ def record(
         model = str(prepare())
     recording = Recording(model, samples, temperature, max_tokens, concurrency, seed)
     done = len(resume(out, recording.stamp()))
-    total = len(wanted) * samples
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     tokens = 0
-    with Progress(*columns, console=console) as progress:
-        task = progress.add_task("responses", total=total, completed=done)
+    with progress_bar(console, transient=False) as bar:
+        bar.begin("responses", len(wanted) * samples, done)
 
         def advance(responses: int, length: int) -> None:
             nonlocal tokens
             tokens += length
-            progress.update(task, advance=responses, description=f"responses ({tokens:,} tokens)")
+            bar.advance(responses, f"responses ({tokens:,} tokens)")
 
         if url is None:
             run(wanted, out, recording, advance)

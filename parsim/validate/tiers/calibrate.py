@@ -8,13 +8,13 @@ from typing import Any, get_args
 
 from parsim.engine import EngineConfig, load_engine
 from parsim.errors import UserError
+from parsim.progress import progress_bar
 from parsim.traces import bundled_trace, read_trace
 from parsim.validate.calibration.calibrate import calibrate_engine, fit_steps, read_step_log
 from parsim.validate.calibration.recording import calibrate, find_card, predict, unfitted
 from parsim.validate.live.clock import ClockName
 from parsim.validate.live.engine_settings import engine_settings
 from parsim.validate.live.live_engine import on_cuda, require_vllm
-from parsim.validate.progress import progress_bar
 from parsim.validate.tiers.policies import CPU_SETTINGS, open_engine
 
 
@@ -53,7 +53,7 @@ def from_engine(
             chosen,
             vocabulary,
             sample,
-            lambda done, waves: bar.within("measuring steps", waves),
+            bar.reach,
             seed,
         )
     return config

@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 
 from parsim.files import check_target, replacing
+from parsim.progress import Bar, progress_bar
 from parsim.validate.calibration.calibrate import calibrate_engine
 from parsim.validate.calibration.engine_file import write_engine
 from parsim.validate.calibration.noise import check_noise
@@ -17,7 +18,6 @@ from parsim.validate.live.live_engine import on_cuda, require_vllm
 from parsim.validate.live.record import Recording, read_prompts, record, resume
 from parsim.validate.live.smollm import prepare_model
 from parsim.validate.live.workload import OVERLOAD, load_under_pressure
-from parsim.validate.progress import ProgressBar, progress_bar
 from parsim.validate.report.policy_report import PolicyReport
 from parsim.validate.tiers.end_to_end_stages import (
     OBJECTIVES,
@@ -97,7 +97,7 @@ def run_end_to_end(run: EndToEnd) -> PolicyReport:
     return report
 
 
-def _record(run: EndToEnd, model: str, bar: ProgressBar) -> Path:
+def _record(run: EndToEnd, model: str, bar: Bar) -> Path:
     from parsim.errors import UserError
 
     out = run.folder / "lengths.jsonl"
@@ -106,13 +106,12 @@ def _record(run: EndToEnd, model: str, bar: ProgressBar) -> Path:
         raise UserError("give PROMPTS to record, or --lengths FILE that `python -m validate record` wrote")
     wanted = read_prompts(run.prompts, run.recorded)
     done = len(resume(out, recording.stamp()))
-    bar.begin("recording natural lengths", len(wanted))
-    bar.advance("recording natural lengths", done)
-    record(wanted, out, recording, lambda n, tokens: bar.advance("recording natural lengths", n))
+    bar.begin("recording natural lengths", len(wanted), done)
+    record(wanted, out, recording, lambda n, tokens: bar.advance(n))
     return out
 
 
-def _started(run: EndToEnd, model: str, prompts: Prompts, bar: ProgressBar) -> tuple[Machine, Prompts, float]:
+def _started(run: EndToEnd, model: str, prompts: Prompts, bar: Bar) -> tuple[Machine, Prompts, float]:
     """The engine, calibrated on lengths like those to come, and the load at which FCFS queues."""
     bar.begin("starting the engine", 1)
     longest = max(len(ids) for ids in prompts.token_ids) + run.max_tokens
@@ -132,7 +131,7 @@ def _started(run: EndToEnd, model: str, prompts: Prompts, bar: ProgressBar) -> t
         clock,
         1000,
         sample,
-        lambda done, waves: bar.within("measuring steps", waves),
+        bar.reach,
         run.seed,
         run.temperature,
     )
@@ -141,7 +140,7 @@ def _started(run: EndToEnd, model: str, prompts: Prompts, bar: ProgressBar) -> t
 
 
 def _serve(
-    run: EndToEnd, probe: Probe, prompts: Prompts, predictors: dict[str, Path], bar: ProgressBar
+    run: EndToEnd, probe: Probe, prompts: Prompts, predictors: dict[str, Path], bar: Bar
 ) -> dict[str, list[Timed]]:
     runs: dict[str, list[Timed]] = {policy.name: [] for policy in policies()}
     bar.begin("serving", len(runs) * run.repeats * len(prompts.request_id))
@@ -155,7 +154,7 @@ def _serve(
                     predictors,
                     run.clock,
                     run.temperature,
-                    lambda count: bar.advance(f"serving, {policy.name}, repeat {repeat + 1}", count),
+                    lambda count: bar.advance(count, f"serving, {policy.name}, repeat {repeat + 1}"),
                 )
             )
             runs[policy.name].append(timed)

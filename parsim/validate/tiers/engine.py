@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 from parsim.errors import UserError
 from parsim.files import check_target, replacing
+from parsim.progress import Bar, progress_bar
 from parsim.scheduler.policy import Policy, parse_policy
 from parsim.sweep.spec import DEFAULT_POLICIES
 from parsim.traces import Trace, bundled_trace, read_trace
@@ -26,7 +27,6 @@ from parsim.validate.live.workload import (
     load_under_pressure,
     scored,
 )
-from parsim.validate.progress import ProgressBar, progress_bar
 from parsim.validate.report.policy_report import PolicyReport
 from parsim.validate.tiers.policies import (
     CPU_SETTINGS,
@@ -144,7 +144,7 @@ def add_outcome(report: PolicyReport, machine: Machine, outcome: Outcome) -> Non
 
 
 def _tuned(
-    run: EngineRun, settings: dict[str, Any], trace: Trace, clocks: list[ClockName], bar: ProgressBar
+    run: EngineRun, settings: dict[str, Any], trace: Trace, clocks: list[ClockName], bar: Bar
 ) -> tuple[Machine, float, list[str]]:
     """The engine, calibrated, at a load and with a KV cache that make a queue; notes say what was chosen.
 
@@ -157,9 +157,7 @@ def _tuned(
     def start(extra: dict[str, Any], what: str, clocks: list[ClockName]) -> Machine:
         bar.begin(what, 1)
         engine, name, vocabulary = open_engine(run.model, settings | extra, dummy=run.dummy, seed=run.seed)
-        return calibrate_machine(
-            engine, name, vocabulary, clocks, sample, lambda done, waves: bar.within(what, waves), run.seed
-        )
+        return calibrate_machine(engine, name, vocabulary, clocks, sample, bar.reach, run.seed)
 
     roomy = {} if "num_gpu_blocks" in settings else {"num_gpu_blocks": 4096}
     first = clocks[-1:] if roomy else clocks

@@ -127,7 +127,7 @@ def compare_policies(
     clock: ClockName,
     repeats: int,
     keep: Callable[[str, int, Served], None] = lambda policy, repeat, served: None,
-    advance: Callable[[str, int], None] = lambda what, finished: None,
+    advance: Callable[[int, str], None] = lambda finished, what: None,
 ) -> Outcome:
     """Serve `trace` under each policy, `repeats` times, in an order that rotates; the model replays the same.
 
@@ -153,7 +153,7 @@ def compare_policies(
 
             def run(jobs: list[Job] = jobs, policy: Policy = policy, what: str = what) -> Served:
                 return serve(
-                    machine.engine, jobs, policy, clock=clock, advance=lambda count: advance(what, count)
+                    machine.engine, jobs, policy, clock=clock, advance=lambda count: advance(count, what)
                 )
 
             timed, tried = undisturbed(

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from parsim.errors import UserError
 from parsim.files import check_target
+from parsim.progress import progress_bar
 from parsim.scheduler.policy import Policy
 from parsim.settings_file import setting
 from parsim.traces import Trace, bundled_trace, read_trace
@@ -21,7 +22,6 @@ from parsim.validate.live.engine_settings import engine_settings
 from parsim.validate.live.live_engine import on_cuda
 from parsim.validate.live.server_process import running_server, server_facts
 from parsim.validate.live.workload import at_load, cut, room_of, scored
-from parsim.validate.progress import progress_bar
 from parsim.validate.report.policy_report import PolicyReport
 from parsim.validate.tiers.policies import CPU_SETTINGS, make_jobs
 from parsim.validate.tiers.server_pairs import PolicyRun, failures, keep, model_of, pair_of
@@ -109,7 +109,7 @@ def _serve(
                 Target(url, name, run.timeout_s),
                 cancel_share=run.cancel_share,
                 seed=run.seed,
-                advance=lambda n: bar.advance(policy.name, n),
+                advance=bar.advance,
             )
     served = PolicyRun(policy, frame, facts)
     keep(served, run.folder)

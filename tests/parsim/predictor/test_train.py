@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from parsim.errors import UserError
+from parsim.interrupt import deferred_interrupt
 from parsim.predictor.corpora.corpus import Labelled
 from parsim.predictor.corpora.split import split
-from parsim.predictor.ranker.interrupt import deferred_interrupt
 from parsim.predictor.ranker.recipe import Recipe
 
 pytestmark = pytest.mark.predictor
