@@ -70,6 +70,23 @@ def t_interval(samples: npt.ArrayLike, level: float = 0.95) -> Interval:
     return Interval(float(back(centre)), float(back(centre - half)), float(back(centre + half)))
 
 
+def spread_interval(value: float, again: npt.ArrayLike, level: float = 0.95) -> Interval:
+    """The estimate on all of the data, and around it as far as estimates on the data drawn again stray from it.
+
+    Their root mean square distance stands for the standard error (a bootstrap's, with what its blocks shift), with
+    Student's t for how few they are. Positive values are taken as logarithms.
+    """
+    from scipy import stats
+
+    x = np.asarray(again, dtype=float)
+    positive = value > 0 and bool(np.all(x > 0))
+    y, centre, back = (np.log(x), math.log(value), np.exp) if positive else (x, value, float)
+    if len(y) < 1 or not np.all(np.isfinite(y)) or not math.isfinite(centre):
+        return Interval(value, math.nan, math.nan)
+    half = float(stats.t.ppf(0.5 + level / 2, len(y))) * math.sqrt(float(np.mean((y - centre) ** 2)))
+    return Interval(value, float(back(centre - half)), float(back(centre + half)))
+
+
 def percentile_interval(value: float, replicates: npt.ArrayLike, level: float = 0.95) -> Interval:
     """The estimate on all of the data with the percentile interval of its bootstrap replicates."""
     x = np.asarray(replicates, dtype=float)

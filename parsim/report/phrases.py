@@ -61,7 +61,7 @@ def interval_words(interval: Interval, results: Results, what: str, **facts: obj
     how = (
         f"{len(results.facts['seeds'])} paired seeds"
         if results.facts["trace"]["redrawn"]
-        else "block bootstrap"
+        else "its requests drawn again in blocks"
     )
     return Markup(" (95% interval {} to {}, {})").format(
         number(interval.low, times(interval.low), f"{what}-low", **facts),

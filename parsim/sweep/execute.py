@@ -30,12 +30,9 @@ class Job:
     fingerprint: str
     slo: dict[str, float]
     scoring: ScoringCost | None
-    bootstrap: bool
 
     def run(self) -> tuple[str, Outcome]:
-        return self.key, measure_file(
-            self.path, self.fingerprint, self.point, self.slo, self.scoring, self.bootstrap
-        )
+        return self.key, measure_file(self.path, self.fingerprint, self.point, self.slo, self.scoring)
 
 
 @dataclass(frozen=True)
@@ -51,11 +48,9 @@ class Runner:
     bar: Bar = field(default_factory=Bar)
 
     def job(self, point: Point) -> Job:
-        seed = point.seed if self.workload.redrawn else min(self.workload.paths)
-        fingerprint = self.workload.fingerprints[seed]
+        path, fingerprint = self.workload.file(point.seed, point.requests)
         key = point.key(fingerprint, self.slo, self.scoring)
-        path, bootstrap = self.workload.paths[seed], not self.workload.redrawn
-        return Job(key, point, path, fingerprint, self.slo, self.scoring, bootstrap)
+        return Job(key, point, path, fingerprint, self.slo, self.scoring)
 
     def run(self, points: Sequence[Point], title: str) -> list[Outcome]:
         """The outcomes of `points`, in their order; finished ones are kept as they come."""
@@ -99,7 +94,7 @@ def _ray(jobs: Sequence[Job]) -> Iterator[tuple[str, Outcome]]:
 
     remote = ray.remote(measure)
     traces = {path: ray.put(read_trace(path)) for path in {job.path for job in jobs}}
-    waiting = {remote.remote(traces[j.path], j.point, j.slo, j.scoring, j.bootstrap): j.key for j in jobs}
+    waiting = {remote.remote(traces[j.path], j.point, j.slo, j.scoring): j.key for j in jobs}
     while waiting:
         done, _ = ray.wait(list(waiting), num_returns=1)
         for reference in done:

@@ -7,27 +7,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from parsim.engine.scoring_cost import ScoringCost
 from parsim.metrics import latency_columns, summarize
 from parsim.simulation import simulate
-from parsim.stats import block_indices
 from parsim.sweep.dial import dial_scores
 from parsim.sweep.point import Point
 from parsim.traces import Trace
-
-BOOTSTRAPPED: dict[str, tuple[str, float | None]] = {
-    "mean_per_token_latency_ms": ("per_token_latency_s", None),
-    "p90_per_token_latency_ms": ("per_token_latency_s", 0.90),
-    "p99_per_token_latency_ms": ("per_token_latency_s", 0.99),
-    "mean_ttft_ms": ("ttft_s", None),
-    "p99_ttft_ms": ("ttft_s", 0.99),
-    "mean_e2el_ms": ("e2el_s", None),
-    "p99_e2el_ms": ("e2el_s", 0.99),
-}
-"""Metric -> (column of `per_request`, quantile or mean): those with a bootstrap interval on a recorded trace."""
 
 SERIES_BINS = 400
 
@@ -40,28 +27,23 @@ class Outcome:
         metrics: name -> value, of `parsim.metrics`.
         facts: reached tau, rejections and the like.
         groups: one row a (kind, group): output-length deciles and clients.
-        bootstrap: metric -> replicates; empty where seeds give the spread.
         requests, series: frames, where the point asked for them.
     """
 
     metrics: dict[str, float]
     facts: dict[str, Any]
     groups: list[dict[str, Any]]
-    bootstrap: dict[str, list[float]]
     requests: pl.DataFrame | None = None
     series: pl.DataFrame | None = None
 
 
-def measure(
-    trace: Trace, point: Point, slo: dict[str, float], scoring: ScoringCost | None, bootstrap: bool
-) -> Outcome:
+def measure(trace: Trace, point: Point, slo: dict[str, float], scoring: ScoringCost | None) -> Outcome:
     """Simulate `point` on `trace`.
 
     Args:
         trace, point: what is run.
         slo: latency targets in ms by name.
         scoring: what a predictor's scores cost; None for nothing.
-        bootstrap: also resample, where the trace is the only one there is.
     """
     policy = point.policy
     facts: dict[str, Any] = {}
@@ -87,7 +69,6 @@ def measure(
         metrics=summarize(run.requests, slo or None, run.metadata["mean_kv_usage"], run.gaps),
         facts=facts,
         groups=_groups(rows),
-        bootstrap=_bootstrap(rows) if bootstrap else {},
         requests=run.requests if point.keep != "metrics" else None,
         series=series(run.steps, point.engine.usable_blocks) if run.steps is not None else None,
     )
@@ -107,10 +88,9 @@ def measure_file(
     point: Point,
     slo: dict[str, float],
     scoring: ScoringCost | None,
-    bootstrap: bool,
 ) -> Outcome:
     """`measure` on a trace file, which a worker reads once."""
-    return measure(_trace_file(str(path), fingerprint), point, slo, scoring, bootstrap)
+    return measure(_trace_file(str(path), fingerprint), point, slo, scoring)
 
 
 def per_request(requests: pl.DataFrame) -> pl.DataFrame:
@@ -148,23 +128,6 @@ def _groups(rows: pl.DataFrame) -> list[dict[str, Any]]:
         .sort("kind", pl.col("group").cast(pl.Int64, strict=False), "group")
         .to_dicts()
     )
-
-
-def _bootstrap(rows: pl.DataFrame) -> dict[str, list[float]]:
-    """Replicates of the metrics of `BOOTSTRAPPED`; the blocks depend on the number of requests alone, so that all
-    policies and loads are paired."""
-    if rows.height < 20:
-        return {}
-    indices = block_indices(rows.height, seed=0)
-    columns = {c: rows[c].to_numpy() for c in {column for column, _ in BOOTSTRAPPED.values()}}
-    replicates: dict[str, list[float]] = {name: [] for name in BOOTSTRAPPED}
-    for index in indices:
-        drawn = {column: values[index] for column, values in columns.items()}
-        for name, (column, quantile) in BOOTSTRAPPED.items():
-            sample = drawn[column]
-            value = np.mean(sample) if quantile is None else np.quantile(sample, quantile)
-            replicates[name].append(float(value) * 1e3)
-    return replicates
 
 
 def series(steps: pl.DataFrame, usable_blocks: int) -> pl.DataFrame:

@@ -34,9 +34,10 @@ class Point:
         policy: order, guard and victim; its `emulated_tau` is set where its score is emulated.
         engine: every engine field, resolved.
         load: arrival rate as a multiple of the trace's.
-        seed: draws the trace (where it is redrawn) and emulated scores.
+        seed: draws the trace (a recorded one is replayed as it is under the sweep's lowest seed) and emulated scores.
         changed: the engine fields that the sweep varies, for display.
         dial: kind and amount of ranking errors, for the study of ranking quality.
+        requests: length of the trace; None for its own.
         keep: what is kept beside the metrics: every request, or the steps as well.
     """
 
@@ -47,6 +48,7 @@ class Point:
     changed: dict[str, Any] = field(default_factory=dict)
     dial: Dial | None = None
     keep: Literal["metrics", "requests", "steps"] = "metrics"
+    requests: int | None = None
 
     def key(self, trace: str, slo: dict[str, float], scoring: ScoringCost | None) -> str:
         """A hash of all that determines the result: point, trace, targets, scoring cost, code."""

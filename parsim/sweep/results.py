@@ -1,8 +1,9 @@
-"""A sweep's tables: results, groups, bootstrap replicates, requests and steps. The report reads only these."""
+"""A sweep's tables: results, groups, requests and steps. The report reads only these."""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,14 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from parsim.errors import UserError
 from parsim.files import replacing
-from parsim.stats import Interval, percentile_interval, t_interval
+from parsim.stats import Floats, Interval, spread_interval, t_interval
 from parsim.sweep.configuration import engine_columns
 from parsim.sweep.measure import Outcome
 from parsim.sweep.point import Point
+
+Ints = npt.NDArray[np.int64]
 
 SCORING = (
     "mean_scoring_delay_s",
@@ -34,7 +38,7 @@ _NULLABLE = {
     ),
     "dial": pl.String,
 }
-_TABLES = ("results", "groups", "bootstrap", "requests", "series")
+_TABLES = ("results", "groups", "requests", "series")
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,6 @@ class Results:
     Attributes:
         results: one row a study x point x replicate with all metrics.
         groups: latencies by output-length decile and client; `row` points into `results`.
-        bootstrap: (row, metric, replicate, value); empty where seeds give the spread.
         requests: every request at the load of the verdict, per policy, first seed.
         series: KV use and queue over time, per policy, first seed.
         facts: what the page says of trace, engine and choices.
@@ -52,7 +55,6 @@ class Results:
 
     results: pl.DataFrame
     groups: pl.DataFrame
-    bootstrap: pl.DataFrame
     requests: pl.DataFrame
     series: pl.DataFrame
     facts: dict[str, Any] = field(default_factory=dict)
@@ -75,33 +77,28 @@ class Results:
         )
         return {(str(policy), float(load)): rows for (policy, load), rows in parts.items()}
 
-    def interval(self, rows: pl.DataFrame, metric: str) -> Interval:
-        """The metric over the replicates of one configuration: t over seeds, or bootstrap."""
-        values = rows.sort("seed")[metric].to_numpy()
-        if len(values) == 1:
-            return percentile_interval(float(values[0]), self._replicates(rows, metric))
-        return t_interval(values)
+    def interval(self, rows: pl.DataFrame, metric: str, level: float = 0.95) -> Interval:
+        """The metric over the replicates of one configuration."""
+        rows = rows.sort("seed")
+        return self._over(rows["seed"].to_numpy(), rows[metric].to_numpy(), level)
 
-    def ratio(self, rows: pl.DataFrame, other: pl.DataFrame, metric: str) -> Interval:
-        """metric(rows) / metric(other), paired by seed or by bootstrap replicate."""
-        if rows["seed"].to_list() != other["seed"].to_list():
-            pairs = rows.join(other, on="seed", suffix="_other").sort("seed")
-            ratios = pairs[metric].to_numpy() / pairs[f"{metric}_other"].to_numpy()
-        else:
-            ratios = rows[metric].to_numpy() / other[metric].to_numpy()
-        if len(ratios) == 0:
-            return Interval(float("nan"), float("nan"), float("nan"))
-        if len(ratios) == 1:
-            a, b = self._replicates(rows, metric), self._replicates(other, metric)
-            both = a / b if len(a) == len(b) else np.array([])
-            return percentile_interval(float(ratios[0]), both)
-        return t_interval(ratios)
+    def ratio(self, rows: pl.DataFrame, other: pl.DataFrame, metric: str, level: float = 0.95) -> Interval:
+        """metric(rows) / metric(other) over the seeds that both have."""
+        pairs = rows.select("seed", metric).join(other.select("seed", metric), on="seed").sort("seed")
+        ratios = pairs[metric].to_numpy() / pairs[f"{metric}_right"].to_numpy()
+        return self._over(pairs["seed"].to_numpy(), ratios, level)
 
-    def _replicates(self, rows: pl.DataFrame, metric: str) -> np.ndarray:
-        if rows.height != 1:
-            return np.array([])
-        chosen = (pl.col("row") == rows["row"][0]) & (pl.col("metric") == metric)
-        return self.bootstrap.filter(chosen).sort("replicate")["value"].to_numpy()
+    def _over(self, seeds: Ints, values: Floats, level: float) -> Interval:
+        """Over seeds: of traces drawn by a recipe the mean; of a recorded one its own value, and around it as far
+        as those of its requests drawn again stray."""
+        if len(values) == 0:
+            return Interval(math.nan, math.nan, math.nan)
+        if self.facts["trace"]["redrawn"]:
+            return t_interval(values, level)
+        recorded = seeds == self.facts["seeds"][0]
+        if not recorded.any():
+            return spread_interval(float(np.exp(np.mean(np.log(values)))), values, level)
+        return spread_interval(float(values[recorded][0]), values[~recorded], level)
 
     def write(self, folder: Path) -> None:
         """Write every table as Parquet and the facts as JSON, each whole or not at all."""
@@ -143,7 +140,6 @@ def collect(runs: Sequence[tuple[str, Point, Outcome]], rate_rps: float, facts: 
     return Results(
         results=pl.DataFrame(rows, infer_schema_length=None, schema_overrides=_NULLABLE),
         groups=_groups(runs),
-        bootstrap=_bootstrap(runs),
         requests=_frames(runs, "requests"),
         series=_frames(runs, "series"),
         facts=facts,
@@ -189,21 +185,6 @@ def _groups(runs: Sequence[tuple[str, Point, Outcome]]) -> pl.DataFrame:
         for group in outcome.groups
     ]
     return pl.DataFrame(rows, infer_schema_length=None)
-
-
-def _bootstrap(runs: Sequence[tuple[str, Point, Outcome]]) -> pl.DataFrame:
-    schema = {"row": pl.Int64, "metric": pl.String, "replicate": pl.Int64, "value": pl.Float64}
-    parts = [
-        pl.DataFrame({"value": values}).select(
-            pl.lit(i, pl.Int64).alias("row"),
-            pl.lit(metric).alias("metric"),
-            pl.int_range(pl.len()).alias("replicate"),
-            "value",
-        )
-        for i, (_, _, outcome) in enumerate(runs)
-        for metric, values in outcome.bootstrap.items()
-    ]
-    return pl.concat(parts) if parts else pl.DataFrame(schema=schema)
 
 
 def _frames(runs: Iterable[tuple[str, Point, Outcome]], name: str) -> pl.DataFrame:

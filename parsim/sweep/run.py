@@ -23,7 +23,7 @@ from parsim.sweep.results import Results, collect
 from parsim.sweep.search import search
 from parsim.sweep.spec import ASSUMED_TAU_SOURCE, SweepSpec, dump_spec
 from parsim.sweep.store import Store
-from parsim.sweep.workload import Workload, load_trace, prepare
+from parsim.sweep.workload import Workload, load_trace
 from parsim.traces import bundled_trace
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def run_sweep(
         store.clear()
     first = load_trace(spec.trace, min(spec.seeds))
     grid = plan.resolve(spec, first)
-    workload = prepare(spec, first, folder / "traces")
+    workload = Workload(spec.trace, folder / "traces", tuple(sorted(spec.seeds)), first)
     with replacing(folder / "sweep.yaml") as path:
         path.write_text(dump_spec(spec), encoding="utf-8")
     seeds = workload.seeds

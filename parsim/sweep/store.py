@@ -38,7 +38,6 @@ class Store:
             "metrics": outcome.metrics,
             "facts": outcome.facts,
             "groups": outcome.groups,
-            "bootstrap": outcome.bootstrap,
             "frames": [name for name in FRAMES if getattr(outcome, name) is not None],
         }
         with replacing(self.folder / f"{key}.json") as path:

@@ -1,45 +1,73 @@
-"""The traces of a sweep: one for each seed where it is drawn, one for all where it is recorded."""
+"""The traces of a sweep: one for each seed."""
 
 from __future__ import annotations
 
 import hashlib
 import inspect
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from parsim.errors import UserError, nearest
-from parsim.sweep.spec import SweepSpec, TraceSource
+from parsim.sweep.spec import TraceSource
 from parsim.traces import Trace
+from parsim.traces.draw.resampling import resample
 
 
 @dataclass(frozen=True)
 class Workload:
-    """The traces of a sweep as files.
+    """The traces of a sweep as files, each written when it is first asked for.
 
     Attributes:
-        paths: seed -> file of the trace that this seed runs.
-        fingerprints: seed -> hash of that file.
-        redrawn: whether each seed has its own arrivals and rows: so with every trace that carries the recipe it was
-            drawn by; a recorded one is replayed as it is.
+        source: where they come from.
+        folder: where they are written.
+        seeds: of the grid, ascending; the first one's trace is `first`.
         first: the trace of the lowest seed.
     """
 
-    paths: dict[int, Path]
-    fingerprints: dict[int, str]
-    redrawn: bool
+    source: TraceSource
+    folder: Path
+    seeds: tuple[int, ...]
     first: Trace
+    _files: dict[tuple[int, int], tuple[Path, str]] = field(default_factory=dict)
 
     @property
-    def seeds(self) -> tuple[int, ...]:
-        """The seeds that are run, ascending."""
-        return tuple(sorted(self.paths))
+    def redrawn(self) -> bool:
+        """Whether every seed draws its own trace by a recipe; else the lowest seed replays the recorded trace as it is,
+        and the others draw its requests again in blocks."""
+        return "recipe" in self.first.metadata
 
     @property
     def rate_rps(self) -> float:
-        """Requests per second of the trace of the first seed at load 1; a burst counts as one second."""
-        return (len(self.first) - 1) / max(self.first.span_s, 1.0)
+        """Requests per second of the first trace at load 1; NaN where all arrive at once (a burst has no rate)."""
+        return (len(self.first) - 1) / self.first.span_s if self.first.span_s > 0 else math.nan
+
+    def file(self, seed: int, requests: int | None = None) -> tuple[Path, str]:
+        """The trace of a seed, of its own length or of `requests` requests, and the hash of the file."""
+        count = len(self.first) if requests is None else requests
+        if (seed, count) not in self._files:
+            from parsim.traces import write_trace
+
+            own = "trace" if not self.redrawn and seed == self.seeds[0] else f"seed-{seed}"
+            path = self.folder / (f"{own}.parquet" if count == len(self.first) else f"{own}-{count}.parquet")
+            write_trace(self.trace(seed, count), path)
+            self._files[seed, count] = path, hashlib.sha256(path.read_bytes()).hexdigest()[:24]
+        return self._files[seed, count]
+
+    def trace(self, seed: int, requests: int) -> Trace:
+        """The trace of a seed: the first `requests` of it, or as many drawn from it where it has fewer."""
+        if self.redrawn:
+            trace = self.first if seed == self.seeds[0] else load_trace(self.source, seed)
+        else:
+            trace = self.first if seed == self.seeds[0] else resample(self.first, seed, requests)
+        return trace.head(requests) if requests <= len(trace) else resample(trace, seed, requests)
+
+    @property
+    def paths(self) -> dict[int, Path]:
+        """Seed of the grid -> file."""
+        return {seed: self.file(seed)[0] for seed in self.seeds}
 
 
 def load_trace(source: TraceSource, seed: int) -> Trace:
@@ -76,20 +104,3 @@ def _call(make: Callable[..., Trace], where: str, arguments: dict[str, Any], see
         return make(**arguments, seed=seed)
     except TypeError as error:
         raise UserError(f"{where}: {error}") from error
-
-
-def prepare(spec: SweepSpec, first: Trace, folder: Path) -> Workload:
-    """Write the traces of all seeds under `folder` and return where they are. What is there is reused by content.
-
-    `first`: the trace of the lowest seed.
-    """
-    from parsim.traces import write_trace
-
-    redrawn = "recipe" in first.metadata
-    paths: dict[int, Path] = {}
-    for seed in sorted(spec.seeds) if redrawn else (min(spec.seeds),):
-        trace = first if seed == min(spec.seeds) else load_trace(spec.trace, seed)
-        paths[seed] = folder / (f"seed-{seed}.parquet" if redrawn else "trace.parquet")
-        write_trace(trace, paths[seed])
-    prints = {seed: hashlib.sha256(path.read_bytes()).hexdigest()[:24] for seed, path in paths.items()}
-    return Workload(paths, prints, redrawn, first)

@@ -6,7 +6,7 @@ import polars as pl
 
 from parsim.metrics import METRICS
 from parsim.report.page import Block, Column, Prose, Section, Table
-from parsim.stats import BOOTSTRAP_REPLICATES, block_length
+from parsim.stats import block_length
 from parsim.sweep.results import Results
 
 
@@ -79,8 +79,10 @@ def assumptions(results: Results) -> list[tuple[str, str, str]]:
             f"{count} seeds, arrivals and rows drawn anew, paired across policies; Student t on logarithms"
         )
     else:
-        blocks = f"{BOOTSTRAP_REPLICATES} replicates of {block_length(trace['requests'])}-request blocks"
-        spread = f"moving-block bootstrap, {blocks}, the same for all policies"
+        spread = (
+            "the trace as recorded, and others in which its requests and gaps are drawn again in blocks of "
+            f"{block_length(trace['requests'])}, simulated anew and the same for all policies"
+        )
     rows.append(("Intervals", "95%", spread))
     rows.append(
         (
@@ -109,7 +111,6 @@ def files() -> str:
             ("groups.parquet", "deciles and clients"),
             ("requests.parquet", "one row a request"),
             ("series.parquet", "over time"),
-            ("bootstrap.parquet", "replicates"),
             ("choice.json", "the chosen settings"),
             ("sweep.yaml", "the sweep file, resolved"),
         )

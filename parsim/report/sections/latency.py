@@ -77,7 +77,7 @@ def section(results: Results) -> Section:
     how = (
         f"Bands: 95% t intervals over {len(facts['seeds'])} seeds, paired across policies."
         if facts["trace"]["redrawn"]
-        else "Bands: 95% moving-block bootstrap over requests in arrival order, the same blocks for every policy."
+        else "Bands: 95%, from the trace's requests drawn again in blocks, the same for every policy."
     )
     lead = (
         f"{how} Logarithmic scale. Beyond the capacity the backlog grows for as long as the trace lasts: factors there "

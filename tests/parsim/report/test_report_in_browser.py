@@ -163,7 +163,6 @@ def test_the_page_of_a_thousand_points_stays_small(page: Path) -> None:
         groups=pl.concat(
             [results.groups, *(groups.with_columns(pl.col("row") + 10_000 * i) for i in range(len(loads)))]
         ),
-        bootstrap=results.bootstrap,
         requests=results.requests,
         series=results.series,
         facts={**results.facts, "loads": sorted({*results.facts["loads"], *loads})},

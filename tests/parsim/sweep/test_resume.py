@@ -27,7 +27,7 @@ FIELDS = {
     "studies": ["timeline", "search"],
     "trials": 4,
 }
-TABLES = ("results", "groups", "bootstrap", "requests", "series")
+TABLES = ("results", "groups", "requests", "series")
 
 
 def digests(folder: Path) -> dict[str, str]:

@@ -19,7 +19,7 @@ from parsim.sweep.store import Store
 def store(tmp_path: Path) -> Store:
     kept = Store(tmp_path)
     requests = pl.DataFrame({"finish_s": [1.0, 2.0]})
-    kept.put("k", Outcome({"m": 1.0}, {"f": "x"}, [{"group": "1"}], {"m": [1.0]}, requests))
+    kept.put("k", Outcome({"m": 1.0}, {"f": "x"}, [{"group": "1"}], requests))
     return kept
 
 
@@ -27,7 +27,6 @@ def test_an_outcome_comes_back_as_it_was(store: Store) -> None:
     assert "k" in store and "other" not in store
     found = store.get("k")
     assert (found.metrics, found.facts, found.groups) == ({"m": 1.0}, {"f": "x"}, [{"group": "1"}])
-    assert found.bootstrap == {"m": [1.0]}
     assert found.requests is not None and found.requests["finish_s"].to_list() == [1.0, 2.0]
     assert found.series is None
 
