@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from parsim.errors import UserError
+from parsim.json_lines import BrokenJson, distinct
 
 
 def read_settings(path: Path, what: str) -> dict[str, Any]:
@@ -28,7 +29,7 @@ def read_settings(path: Path, what: str) -> dict[str, Any]:
         ) from error
     try:
         is_json = path.suffix == ".json"
-        fields = json.loads(text, object_pairs_hook=_once) if is_json else yaml.load(text, _Loader)
+        fields = json.loads(text, object_pairs_hook=distinct) if is_json else yaml.load(text, _Loader)
     except json.JSONDecodeError as error:
         raise UserError(f"{path}, line {error.lineno}: not valid JSON ({error.msg})") from error
     except yaml.YAMLError as error:
@@ -36,8 +37,8 @@ def read_settings(path: Path, what: str) -> dict[str, Any]:
         line = f", line {mark.line + 1}" if mark else ""
         problem = " ".join(str(getattr(error, "problem", error)).split())
         raise UserError(f"{path}{line}: not valid YAML ({problem})") from error
-    except _Twice as error:
-        raise UserError(f"{path}: the field {error} is there twice; delete one") from None
+    except BrokenJson as error:
+        raise UserError(f"{path}: {error}") from None
     except ValueError as error:  # a date that is none, a number of thousands of digits
         raise UserError(f"{path}: a value cannot be read ({str(error).split(';')[0]}); mend it") from None
     except RecursionError:
@@ -57,19 +58,6 @@ def setting(value: object) -> Any:
         return value
 
 
-class _Twice(Exception):
-    """A field of one mapping is there twice; its name."""
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    fields: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in fields:
-            raise _Twice(name)
-        fields[name] = value
-    return fields
-
-
 class _Loader(yaml.SafeLoader):
     """YAML in which a field stands once; the plain loader keeps the last."""
 
@@ -77,5 +65,5 @@ class _Loader(yaml.SafeLoader):
         names = [name.value for name, _ in node.value if isinstance(name, yaml.ScalarNode)]
         for place, name in enumerate(names):
             if name in names[:place] and name != "<<":
-                raise _Twice(name)
+                raise BrokenJson(f"has {name!r} twice; keep one of them")
         return super().construct_mapping(node, deep)

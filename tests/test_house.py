@@ -35,7 +35,17 @@ def below(name: str, roots: tuple[str, ...]) -> bool:
 
 GROUND = tuple(
     f"parsim.{name}"
-    for name in ("errors", "files", "interrupt", "pool", "progress", "seeds", "settings_file", "stats")
+    for name in (
+        "errors",
+        "files",
+        "interrupt",
+        "json_lines",
+        "pool",
+        "progress",
+        "seeds",
+        "settings_file",
+        "stats",
+    )
 )
 """What every floor stands on; it imports nothing of the house but itself."""
 

@@ -6,7 +6,6 @@ shipped predictors never saw (`is_held_out`) are used, so that their scores on t
 
 from __future__ import annotations
 
-import json
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from parsim.errors import UserError, run_cli
+from parsim.json_lines import json_lines
 
 if TYPE_CHECKING:
     import polars as pl
@@ -51,8 +51,7 @@ def lengths(folder: Path) -> pl.DataFrame:
         path = folder / f"{corpus}_lengths.jsonl"
         if not path.is_file():
             raise UserError(f"{path}: no such file; name the folder with {', '.join(CORPORA)}_lengths.jsonl")
-        with path.open(encoding="utf-8") as lines:
-            rows = [json.loads(line) for line in lines]
+        rows = [row for _, row in json_lines(path)]
         seen = {_normalised(row["prompt"]) for row in rows if not is_held_out(str(row["id"]))}
         held = [row for row in rows if row["len"].get(model) and _normalised(row["prompt"]) not in seen]
         parts.append(

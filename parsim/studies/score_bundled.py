@@ -7,7 +7,6 @@ machine may differ in the third decimal.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from pathlib import Path
 import polars as pl
 
 from parsim.errors import UserError
+from parsim.json_lines import json_lines
 from parsim.predictor.corpora.split import refuse_overlap
 from parsim.predictor.scoring.predictor import load_predictor
 from parsim.predictor.scoring.score import describe
@@ -38,9 +38,7 @@ def prompts_of(trace: Trace, folder: Path) -> list[str]:
         file = folder / f"{corpus}_lengths.jsonl"
         if not file.is_file():
             raise UserError(f"{file}: no such file; name the folder with {', '.join(CORPORA)}_lengths.jsonl")
-        with file.open(encoding="utf-8") as lines:
-            rows = [json.loads(line) for line in lines]
-        found |= {(corpus, str(row["id"])): row["prompt"] for row in rows}
+        found |= {(corpus, str(row["id"])): row["prompt"] for _, row in json_lines(file)}
     wanted = list(zip(trace.frame["client_id"], trace.frame["request_id"], strict=True))
     missing = [key for key in wanted if key not in found]
     if missing:

@@ -13,9 +13,9 @@ from parsim.settings_file import read_settings, setting
 BAD = {
     "binary.yaml": (b"\xff\x00", ": cannot be read as an engine file (not UTF-8 text)"),
     "list.yaml": (b"- 1", ": expected fields of the engine (name: value), found list"),
-    "twice.yaml": (b"a: 1\nb: 2\na: 3\n", ": the field a is there twice; delete one"),
-    "inner.yaml": (b"a: {b: 1, b: 2}\n", ": the field b is there twice; delete one"),
-    "twice.json": (b'{"a": 1, "a": 2}', ": the field a is there twice; delete one"),
+    "twice.yaml": (b"a: 1\nb: 2\na: 3\n", ": has 'a' twice; keep one of them"),
+    "inner.yaml": (b"a: {b: 1, b: 2}\n", ": has 'b' twice; keep one of them"),
+    "twice.json": (b'{"a": 1, "a": 2}', ": has 'a' twice; keep one of them"),
     "cut.json": (b'{"a": 1,\n"b', ", line 2: not valid JSON (Unterminated string starting at)"),
     "tab.yaml": (
         b"a:\n\tb: 1\n",

@@ -110,5 +110,5 @@ def test_damaged_prompts_are_named(tmp_path: Path, name: str, content: bytes, sa
 
 @pytest.mark.parametrize("row", [{}, {"id": "a"}, {"id": "a", "sample": [1]}, {"id": 3, "sample": 0}])
 def test_resume_refuses_what_is_no_recording(tmp_path: Path, row: dict) -> None:
-    with pytest.raises(UserError, match="row 1: has no id and sample"):
+    with pytest.raises(UserError, match="line 1: has no id and sample"):
         resume(_lines(tmp_path / "o.jsonl", [{"model": "m", **row}]), {"model": "m"})

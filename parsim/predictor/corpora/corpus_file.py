@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import gzip
-import json
-import math
-import zlib
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,8 +10,8 @@ from typing import Any
 import polars as pl
 
 from parsim.errors import UserError
+from parsim.json_lines import json_lines
 
-_GZIP = b"\x1f\x8b"
 _PACKED = (b"\x28\xb5\x2f\xfd", b"\x78\x01", b"\x78\x9c", b"\x78\xda")
 """First bytes of zstd and zlib files: polars unpacks them, the standard library of Python 3.11 not both."""
 
@@ -87,62 +83,4 @@ def _head(file: Path) -> bytes:
 
 
 def _lines(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    with file.open("rb") as plain:
-        packed = plain.read(2) == _GZIP
-    try:
-        with gzip.open(file) if packed else file.open("rb") as handle:
-            for number, line in enumerate(handle, start=1):
-                text = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
-                if text.strip():
-                    try:
-                        yield f"line {number}", _parse(text)
-                    except _BrokenLineError as error:
-                        raise UserError(f"{file}: line {number}: {error}") from error
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise UserError(f"{file}: not a whole gzip file ({error}); fetch or write it again") from error
-
-
-class _BrokenLineError(Exception):
-    """Why a line is no JSON object, and the mend."""
-
-
-def _parse(line: bytes) -> dict[str, Any]:
-    try:
-        record = json.loads(
-            line.decode(), parse_constant=_no_number, parse_float=_finite, object_pairs_hook=_distinct
-        )
-    except UnicodeDecodeError:
-        raise _BrokenLineError("not UTF-8 text; save the file as UTF-8") from None
-    except json.JSONDecodeError as error:
-        raise _BrokenLineError(
-            f"not valid JSON ({error.msg} at column {error.colno}); mend or remove it"
-        ) from None
-    except (ValueError, RecursionError):
-        raise _BrokenLineError(
-            "nested too deeply or a number of too many digits; mend or remove it"
-        ) from None
-    if not isinstance(record, dict):
-        raise _BrokenLineError("not a JSON object; give every line one, {...}")
-    return record
-
-
-def _no_number(name: str) -> None:
-    """NaN or Infinity, which Python's reader takes."""
-    raise _BrokenLineError(f"{name} is no number in JSON; mend or remove it")
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if math.isinf(value):
-        raise _BrokenLineError(f"{text[:40]} is too large a number; mend or remove it")
-    return value
-
-
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The object; of a name that stands there twice one value would be lost."""
-    record = dict(pairs)
-    if len(record) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise _BrokenLineError(f"has {twice!r} twice; keep one of them")
-    return record
+    return ((f"line {number}", record) for number, record in json_lines(file))

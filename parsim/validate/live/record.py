@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parsim.errors import UserError
+from parsim.json_lines import json_lines
 from parsim.validate.live.live_engine import start_engine
-from parsim.validate.recordings.json_lines import json_lines
 
 if TYPE_CHECKING:
     import polars as pl
@@ -115,14 +115,14 @@ def resume(out: Path, stamp: dict[str, Any]) -> set[tuple[str, int]]:
     if whole < len(data):
         os.truncate(out, whole)
     done = set()
-    for number, row in enumerate(json_lines(out), 1):
+    for number, row in json_lines(out):
         other = {name: row.get(name) for name in stamp if row.get(name) != stamp[name]}
         if other:
             name, value = next(iter(other.items()))
             raise UserError(f"{out}: recorded with {name}={value}, now {stamp[name]}; name another OUT")
         prompt, sample = row.get("id"), row.get("sample")
         if not isinstance(prompt, str) or not isinstance(sample, int):
-            raise UserError(f"{out}: row {number}: has no id and sample of a response; name another OUT")
+            raise UserError(f"{out}: line {number}: has no id and sample of a response; name another OUT")
         done.add((prompt, sample))
     return done
 

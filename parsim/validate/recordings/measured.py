@@ -21,8 +21,8 @@ from typing import Any
 import polars as pl
 
 from parsim.errors import UserError
+from parsim.json_lines import json_lines
 from parsim.settings_file import read_settings
-from parsim.validate.recordings.json_lines import json_lines
 from parsim.validate.recordings.prompts import recorded_prompts
 
 COLUMNS = ("request_id", "arrival_s", "first_token_s", "finish_s", "prompt_tokens", "output_tokens")
@@ -143,17 +143,17 @@ _OPTIONAL_STAMPS = ("arrival_time", "scheduled_ts")
 
 def _read_requests(path: Path) -> pl.DataFrame:
     """A recording's `requests.jsonl`: its numbers, and the ids where it has them."""
-    rows = []
-    for number, row in enumerate(json_lines(path), 1):
+    rows: list[dict[str, Any]] = []
+    for number, row in json_lines(path):
         for name in (*_STAMPS, *(name for name in _OPTIONAL_STAMPS if row.get(name) is not None)):
             if name not in row:
-                raise UserError(f"{path}: row {number}: no field {name!r}")
+                raise UserError(f"{path}: line {number}: no field {name!r}")
             if not _is_number(row[name]):
                 given = repr(row[name])[:80]
                 raise UserError(
-                    f"{path}: row {number}: {name} must be a finite number (got {given}); mend or remove the row"
+                    f"{path}: line {number}: {name} must be a finite number (got {given}); mend or remove the row"
                 )
-        row["request_id"] = str(row.get("request_id", number - 1))
+        row["request_id"] = str(row.get("request_id", len(rows)))
         rows.append({name: row.get(name) for name in ("request_id", *_STAMPS, *_OPTIONAL_STAMPS)})
     if not rows:
         raise UserError(f"{path}: holds no finished request")
@@ -315,7 +315,7 @@ def _from_table(path: Path) -> Measured:
 
 def _read_jsonl(path: Path) -> pl.DataFrame:
     try:
-        return pl.DataFrame(list(json_lines(path)), infer_schema_length=None)
+        return pl.DataFrame([row for _, row in json_lines(path)], infer_schema_length=None)
     except (pl.exceptions.PolarsError, TypeError, OverflowError) as error:
         reason = str(error).splitlines()[0]
         raise UserError(

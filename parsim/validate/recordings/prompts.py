@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from parsim.errors import UserError
-from parsim.validate.recordings.json_lines import json_lines
+from parsim.json_lines import json_lines
 
 HASH_TOKENS = 16
 """Prompt tokens that one number of `shared_blocks` stands for: vLLM's block size on GPUs."""
@@ -58,7 +58,7 @@ def recorded_prompts(
     known = facts.get("dataset_hash")
     if known and _sha256(path) != known:
         return None, f"{name} is not the workload that was replayed (its hash differs); not used"
-    rows = enumerate(json_lines(path), 1)
+    rows = json_lines(path)
     prompts = [_token_ids(path, number, row) for number, row in rows if "sub_requests" not in row]
     if [len(prompt) for prompt in prompts[: len(prompt_tokens)]] != list(prompt_tokens):
         return None, f"{name} has other prompt lengths than the recording; not used"
@@ -73,7 +73,7 @@ def _token_ids(path: Path, number: int, row: Mapping[str, Any]) -> list[int]:
     ids = row.get("input_tok_ids") or []
     if not isinstance(ids, list) or not all(isinstance(token, int) for token in ids):
         raise UserError(
-            f"{path}: row {number}: input_tok_ids must be a list of token ids (whole numbers); mend the file, or "
+            f"{path}: line {number}: input_tok_ids must be a list of token ids (whole numbers); mend the file, or "
             "move it away to go without the prompts"
         )
     return ids

@@ -203,7 +203,7 @@ def test_costs_by_name_and_file(tmp_path: Path) -> None:
         ('{"base_s": -1, "prompt_s": 0, "token_s": 0}', r"base_s.*\(got -1\)"),
         ('{"base_s": NaN, "prompt_s": 0, "token_s": 0}', "base_s.*finite"),
         ('{"bsae_s": 1, "prompt_s": 0, "token_s": 0}', "no field 'bsae_s'; did you mean 'base_s'"),
-        ('{"base_s": 1, "base_s": 2}', "base_s is there twice"),
+        ('{"base_s": 1, "base_s": 2}', "has 'base_s' twice"),
         ('{"base_s": 1e300, "prompt_s": 0, "token_s": 0}', r"takes 1e\+300 s, at most 3600"),
         ('{"base_s": 0, "prompt_s": 0, "token_s": 40}', "takes 5.12e[+]03 s"),
         ('{"base_s": 0, "prompt_s": 0, "token_s": 1, "max_tokens": 1' + 400 * "0" + "}", "max_tokens"),
