@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from parsim.errors import UserError, nearest
+from parsim.errors import UserError
 
 if TYPE_CHECKING:
     from parsim.scheduler.policy import Policy
 
 
-def chosen_policy(name: str, starvation_threshold_s: str | None, victim: str | None) -> Policy:
-    """A policy by name with guard and victim changed.
+def chosen_policy(
+    name: str, starvation_threshold_s: str | None, victim: str | None, predictors: Collection[str] = ()
+) -> Policy:
+    """A policy by name with guard and victim changed. `predictors`: those whose scores the trace has.
 
     Raises:
         UserError: no such policy, or a guard or victim that is none.
     """
     from parsim.scheduler.policy import parse_policy
 
-    try:
-        policy = parse_policy(name)
-    except ValueError as error:
-        raise UserError(str(error)) from error
+    policy = parse_policy(name, predictors)
     if starvation_threshold_s is not None:
         policy = replace(policy, starvation_threshold_s=_threshold(starvation_threshold_s))
     if victim is not None:
@@ -56,9 +55,12 @@ def emulated_taus(items: list[str], policies: Sequence[str]) -> dict[str, float]
     Raises:
         UserError: an unknown policy, one that is not run, or a tau out of range.
     """
+    from parsim.scheduler.policy import parse_policy
+
     taus = {name: _tau(name, value) for name, value in pairs("--emulate", items).items()}
     idle = [name for name in taus if name not in policies]
     if idle:
+        parse_policy(idle[0])
         raise UserError(
             f"--emulate {idle[0]}: this run is under {', '.join(policies)}; write --policy {idle[0]}"
         )
@@ -85,11 +87,6 @@ def slo_limits(items: list[str]) -> dict[str, float]:
 
 
 def _tau(policy: str, text: str) -> float:
-    from parsim.scheduler.policy import POLICIES
-
-    if policy not in POLICIES:
-        hint = nearest(policy, list(POLICIES))
-        raise UserError(f"--emulate {policy}: no such policy{hint} (choose from {', '.join(POLICIES)})")
     tau = _number(f"--emulate {policy}", text)
     if not -1.0 <= tau <= 1.0:
         raise UserError(f"--emulate {policy}: tau must lie between -1 and 1 (got {text})")

@@ -12,6 +12,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 from parsim.errors import UserError
+from parsim.scheduler import own_order
 
 if TYPE_CHECKING:
     import polars as pl
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from parsim.engine.request import EngineRequest
     from parsim.engine.scorer import VirtualScorer
     from parsim.engine.scoring_cost import ScoringCost
+    from parsim.scheduler.own_order import KeyFunction
     from parsim.scheduler.policy import Policy
     from parsim.traces import Trace
 
@@ -55,7 +57,7 @@ class Run:
 def simulate(
     trace: Trace,
     engine: EngineConfig,
-    policy: Policy,
+    policy: Policy | str | KeyFunction,
     *,
     load: float = 1.0,
     seed: int = 0,
@@ -68,7 +70,8 @@ def simulate(
     Args:
         trace: requests in order of arrival.
         engine: settings and step time.
-        policy: see `parsim.scheduler.policy`.
+        policy: a policy, a text that names one (`parsim.scheduler.policy.parse_policy`; any `score.NAME` of the trace
+            is a policy NAME), or a function that orders requests (`parsim.scheduler.own_order`).
         load: arrivals come this many times faster.
         seed: of emulated scores; the engine itself is deterministic.
         emulate: Kendall tau-b by policy name, for policies whose predictor is to be emulated.
@@ -85,7 +88,9 @@ def simulate(
     from parsim.engine.engine import Engine
     from parsim.engine.scorer import VirtualScorer
     from parsim.engine.step_log import StepLog
+    from parsim.scheduler.policy import as_policy
 
+    policy = as_policy(policy, trace.score_names)
     if emulate and policy.name in emulate:
         try:
             policy = policy.emulated(emulate[policy.name])
@@ -119,7 +124,7 @@ def simulate(
             "trace": trace.name,
             "policy": policy.name,
             "policy_label": policy.label,
-            "order": policy.order,
+            "order": own_order.reference(policy.order),
             "victim": policy.victim,
             "starvation_threshold_s": policy.starvation_threshold_s,
             "emulated_tau": policy.emulated_tau,

@@ -20,7 +20,9 @@ def policies() -> None:
     table = Table("policy", "order", "needs column", "guard", "victim", "what it does")
     for policy in POLICIES.values():
         guard = "-" if policy.starvation_threshold_s is None else f"{policy.starvation_threshold_s:g} s"
-        table.add_row(policy.name, policy.order, policy.score or "-", guard, policy.victim, policy.summary)
+        table.add_row(
+            policy.name, str(policy.order), policy.score or "-", guard, policy.victim, policy.summary
+        )
     table.add_row(
         "emulated(tau=T)",
         "score",

@@ -45,7 +45,7 @@ def simulate_command(
     context: typer.Context,
     trace: Annotated[str, typer.Argument(help="Trace file in any known format, or `bundled`.")],
     policy: Annotated[
-        str, typer.Option(help="Name of a policy, or emulated(tau=T); see `policies`.")
+        str, typer.Option(help="A policy: see `policies`; or module:function, an order of your own.")
     ] = "fcfs",
     engine: Annotated[
         str, typer.Option(help="Preset MODEL-GPU, or a YAML or JSON file.")
@@ -107,12 +107,12 @@ def simulate_command(
         raise UserError(f"unexpected argument {context.args[0]!r}; see python -m parsim simulate --help")
     limits = slo_limits([*(slo or []), *context.args])
     cost = read_cost(scoring_cost)
-    chosen = chosen_policy(policy, starvation_threshold_s, victim)
     config = load_engine(engine, pairs("--set", set_ or []))
-    taus = emulated_taus(emulate or [], [chosen.name])
     if trace == "bundled" and format_ is not None:
         raise UserError("--format: the bundled trace has a format of its own; leave it out")
     workload = bundled_trace() if trace == "bundled" else read_trace(trace, format=format_)
+    chosen = chosen_policy(policy, starvation_threshold_s, victim, workload.score_names)
+    taus = emulated_taus(emulate or [], [chosen.name])
     wanted = "detail" if steps_detail or perfetto else "log" if steps else "none"
     run = simulate(
         workload,

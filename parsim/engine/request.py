@@ -75,7 +75,6 @@ class EngineRequest(WaitingRequest):
         "predicted",
         "preemptions",
         "prefix",
-        "prompt_tokens",
         "recomputed_tokens",
         "rejected",
         "residue",

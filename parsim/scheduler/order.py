@@ -3,12 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
+from parsim.errors import UserError, nearest
+from parsim.scheduler import own_order
+from parsim.scheduler.own_order import KeyFunction
 from parsim.scheduler.request import WaitingRequest
 
-OrderName = Literal["fcfs", "score", "hrrn"]
-Key = tuple[float, float, str]
+Key = tuple[Any, float, str]
+
+
+@dataclass(frozen=True)
+class Order:
+    """How waiting requests are ordered.
+
+    Attributes:
+        name: as in `Policy.order`.
+        key: sort key of a request at a time (seconds), smallest first; a strict total order.
+        in_turn: the key is the place in the order of first enqueueing: needs no heap, no score and no guard.
+        varies: keys change while a request waits; they are then sorted anew once a step, O(waiting).
+        clairvoyant: the key needs the true response length.
+    """
+
+    name: str
+    key: Callable[[WaitingRequest, float], Key]
+    in_turn: bool = False
+    varies: bool = False
+    clairvoyant: bool = False
+
+
+def turn_key(request: WaitingRequest, now_s: float) -> Key:
+    """The place in the order of first enqueueing: a preempted request comes back to it."""
+    return (request.seq, request.arrival_s, request.request_id)
 
 
 def score_key(request: WaitingRequest, now_s: float) -> Key:
@@ -25,8 +53,41 @@ def hrrn_key(request: WaitingRequest, now_s: float) -> Key:
     return (-(now_s - request.arrival_s) / max(request.rank, 1.0), request.arrival_s, request.request_id)
 
 
-KEYS: dict[OrderName, Callable[[WaitingRequest, float], Key]] = {"score": score_key, "hrrn": hrrn_key}
-"""Key functions of the ranked orders; `fcfs` needs none, its order is that of enqueueing."""
+ORDERS: dict[str, Order] = {
+    order.name: order
+    for order in (
+        Order("fcfs", turn_key, in_turn=True),
+        Order("score", score_key),
+        Order("hrrn", hrrn_key, varies=True),
+    )
+}
+"""The orders that have a name."""
 
-TIME_VARYING: frozenset[OrderName] = frozenset({"hrrn"})
-"""Orders whose keys change while a request waits: re-sorted once a step, O(waiting)."""
+
+@lru_cache(maxsize=256)
+def order_of(order: str | KeyFunction) -> Order:
+    """The order of a name, of a function, or of a function's place: `module:function` or `file.py:function`.
+
+    Raises:
+        UserError: no order of that name (the nearest is given), no such module, file or function, or one that
+            takes neither a request nor a request and a time.
+    """
+    if isinstance(order, str) and order in ORDERS:
+        return ORDERS[order]
+    if not isinstance(order, str):
+        return _own(own_order.reference(order), order)
+    if ":" in order:
+        return _own(order, own_order.load(order))
+    raise UserError(
+        f"order {order!r}: no such order{nearest(order, ORDERS)} (choose from {', '.join(ORDERS)}, or name a "
+        "function of your own as module:function)"
+    )
+
+
+def _own(name: str, function: KeyFunction) -> Order:
+    value, varies = own_order.key_value(name, function)
+
+    def key(request: WaitingRequest, now_s: float) -> Key:
+        return (value(request, now_s), request.arrival_s, request.request_id)
+
+    return Order(name, key, varies=varies, clairvoyant=own_order.reads_the_future(value))

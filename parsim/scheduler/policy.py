@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from parsim.errors import nearest
-from parsim.scheduler.order import TIME_VARYING, OrderName
+from parsim.errors import UserError, nearest
+from parsim.scheduler import own_order
+from parsim.scheduler.order import ORDERS, order_of
+from parsim.scheduler.own_order import KeyFunction
 from parsim.scheduler.victim import VictimRule
 
 DEFAULT_STARVATION_THRESHOLD_S = 120.0
@@ -23,7 +26,8 @@ class Policy:
 
     Attributes:
         name: as given on the command line.
-        order: `fcfs`, `score` (ascending) or `hrrn`.
+        order: `fcfs`, `score` (ascending), `hrrn`, or a function of one's own: itself, or its place as text
+            (`parsim.scheduler.own_order`).
         score: the trace column that ranks requests; None where the order needs none. With `emulated_tau` it is the
             column that is stood in for, None for a predictor that does not exist.
         starvation_threshold_s: seconds of waiting after which a request is promoted; None for no guard.
@@ -33,7 +37,7 @@ class Policy:
     """
 
     name: str
-    order: OrderName
+    order: str | KeyFunction
     score: str | None = None
     starvation_threshold_s: float | None = None
     victim: VictimRule = "last"
@@ -48,14 +52,43 @@ class Policy:
         return f"{self.name} (emulated, tau {self.emulated_tau:.2f})"
 
     @property
+    def predictor(self) -> str | None:
+        """The NAME of the predictor whose scores it ranks by; None where it ranks by no predictor's, or by none's."""
+        return (
+            self.score.removeprefix(SCORE_PREFIX)
+            if self.score and self.score.startswith(SCORE_PREFIX)
+            else None
+        )
+
+    @property
+    def ranks_by_prompt(self) -> bool:
+        """Whether its score is the length of the prompt, which every engine knows by itself."""
+        return self.score == "prompt_tokens"
+
+    @property
+    def needs_scores(self) -> bool:
+        """Whether requests must be scored for it: not where it goes by their turn, their prompts, or one's own function
+        that was given none."""
+        scored = self.score is not None or self.emulated_tau is not None or self.order in ORDERS
+        return self.ranked and not self.ranks_by_prompt and scored
+
+    @property
+    def reference(self) -> str:
+        """The name by which `parse_policy` finds it where no trace is at hand, as in a serving engine."""
+        if self.predictor is None or self.name in POLICIES:
+            return self.name
+        order = own_order.reference(self.order)
+        return str(self.score) if order == "score" else f"{order}({self.score})"
+
+    @property
     def ranked(self) -> bool:
         """Whether it orders requests by anything but their arrival: then it has a guard, and may need scores."""
-        return self.order != "fcfs"
+        return not order_of(self.order).in_turn
 
     @property
     def clairvoyant(self) -> bool:
         """Whether it needs the true response length: a bound to compare with, which no engine can run."""
-        return self.score in CLAIRVOYANT_COLUMNS
+        return self.score in CLAIRVOYANT_COLUMNS or order_of(self.order).clairvoyant
 
     @property
     def runs_in_vllm(self) -> bool:
@@ -68,12 +101,12 @@ class Policy:
     @property
     def has_predictor(self) -> bool:
         """Whether its scores are a predictor's, real or emulated: those cost time to make."""
-        return self.emulated_tau is not None or (self.score or "").startswith(SCORE_PREFIX)
+        return self.emulated_tau is not None or self.predictor is not None
 
     @property
     def reorders_with_time(self) -> bool:
         """Whether the order of waiting requests can change without an arrival or a promotion."""
-        return self.order in TIME_VARYING
+        return order_of(self.order).varies
 
     def emulated(self, tau: float) -> Policy:
         """This policy with scores of a degraded oracle in place of its predictor's.
@@ -88,7 +121,7 @@ class Policy:
         return replace(self, emulated_tau=tau)
 
 
-def _ranked(name: str, score: str, summary: str, order: OrderName = "score") -> Policy:
+def _ranked(name: str, score: str, summary: str, order: str = "score") -> Policy:
     return Policy(name, order, score, DEFAULT_STARVATION_THRESHOLD_S, summary=summary)
 
 
@@ -113,29 +146,71 @@ POLICIES: dict[str, Policy] = {
 """The named policies."""
 
 _EMULATED = re.compile(r"emulated\(\s*(?:tau\s*=\s*)?(-?[0-9.]+)\s*\)")
+_ORDERED = re.compile(r"([^()]+)\(([^()=]+)\)")
 
 
-def parse_policy(text: str) -> Policy:
-    """The policy of a name, or `emulated(tau=T)` with T in [-1, 1].
+def parse_policy(text: str, predictors: Collection[str] = ()) -> Policy:
+    """The policy that a text names.
+
+    A name of `POLICIES`; the NAME of a predictor, or `score.NAME`: shortest predicted first; `emulated(tau=T)` with T
+    in [-1, 1]; `module:function` or `file.py:function`: an order of one's own; `hrrn(NAME)` or `module:function(NAME)`:
+    such an order on the scores of the policy or predictor NAME.
+
+    Args:
+        text: see above.
+        predictors: NAMEs that are known besides: those of a trace's columns `score.NAME`.
 
     Raises:
-        ValueError: no such policy (the nearest name is given), or a tau out of range.
+        UserError: no such policy (the nearest name is given), order or function, or a tau out of range.
     """
     name = text.strip()
     if name in POLICIES:
         return POLICIES[name]
-    match = _EMULATED.fullmatch(name)
-    if match:
-        try:
-            tau = float(match[1])
-        except ValueError:
-            tau = float("nan")
-        if not -1.0 <= tau <= 1.0:
-            raise ValueError(f"policy {text!r}: tau must lie between -1 and 1")
-        return Policy(
-            f"emulated(tau={tau:g})", "score", None, DEFAULT_STARVATION_THRESHOLD_S, emulated_tau=tau
+    if _EMULATED.fullmatch(name):
+        return _emulated(name)
+    ordered = _ORDERED.fullmatch(name)
+    if ordered:
+        order, of = ordered[1].strip(), parse_policy(ordered[2], predictors)
+        if of.score is None or order_of(order).in_turn:
+            raise UserError(f"policy {text!r}: {of.name if of.score is None else order} ranks by no score")
+        return replace(
+            of, name=f"{order}({of.name})", order=order, summary=f"{order} on the scores of {of.name}"
         )
-    hint = nearest(name, [*POLICIES, "emulated(tau=0.8)"])
-    raise ValueError(
-        f"policy {text!r}: no such policy{hint} (choose from {', '.join(POLICIES)} or emulated(tau=T))"
+    if name.removeprefix(SCORE_PREFIX) in POLICIES:
+        return POLICIES[name.removeprefix(SCORE_PREFIX)]
+    if name.startswith(SCORE_PREFIX) or name in predictors:
+        short = name.removeprefix(SCORE_PREFIX)
+        return _ranked(short, SCORE_PREFIX + short, "shortest predicted first")
+    if ":" in name:
+        own = order_of(name)
+        return Policy(name, own.name, None, DEFAULT_STARVATION_THRESHOLD_S, summary="an order of one's own")
+    known = [*POLICIES, *predictors]
+    raise UserError(
+        f"policy {text!r}: no such policy{nearest(name, known)} (choose from {', '.join(known)}, emulated(tau=T), "
+        "score.NAME for the scores of a predictor NAME, or module:function for an order of your own)"
     )
+
+
+def as_policy(policy: str | Policy | KeyFunction, predictors: Collection[str] = ()) -> Policy:
+    """A policy as it is, from a text (see `parse_policy`), or from a function that orders requests.
+
+    Raises:
+        UserError: as of `parse_policy`; or the function does not take what an order is given.
+    """
+    if isinstance(policy, str):
+        return parse_policy(policy, predictors)
+    if isinstance(policy, Policy):
+        return policy
+    name = order_of(policy).name
+    return Policy(name, policy, None, DEFAULT_STARVATION_THRESHOLD_S, summary="an order of one's own")
+
+
+def _emulated(name: str) -> Policy:
+    match = _EMULATED.fullmatch(name)
+    try:
+        tau = float(match[1]) if match else float("nan")
+    except ValueError:
+        tau = float("nan")
+    if not -1.0 <= tau <= 1.0:
+        raise UserError(f"policy {name!r}: tau must lie between -1 and 1")
+    return Policy(f"emulated(tau={tau:g})", "score", None, DEFAULT_STARVATION_THRESHOLD_S, emulated_tau=tau)

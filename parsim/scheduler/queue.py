@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
 from math import inf
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from parsim.scheduler.guard import StarvationGuard
-from parsim.scheduler.order import KEYS, TIME_VARYING
+from parsim.scheduler.order import ORDERS, Key, order_of
 from parsim.scheduler.policy import Policy
 from parsim.scheduler.request import WaitingRequest
 
@@ -33,22 +33,28 @@ class RankedQueue(Generic[R]):
 
     An entry is live while its ticket is its request's. Dead entries (of requests that were removed, promoted
     or re-scored) stay until they surface or outnumber the live ones, and are dropped then.
+
+    Args:
+        policy: order, guard and victim.
+        forgive: told of each failure of a user's order on a request, which then goes last; None: failures are raised.
     """
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, forgive: Callable[[Exception], None] | None = None) -> None:
         self.policy = policy
         self.guard = (
             StarvationGuard(policy.starvation_threshold_s)
-            if policy.order != "fcfs" and policy.starvation_threshold_s is not None
+            if policy.ranked and policy.starvation_threshold_s is not None
             else None
         )
         self._score_wait = StarvationGuard(SCORE_WAIT_S)
         self.now_s = 0.0
-        self._fcfs = policy.order == "fcfs"
-        self._by_score = policy.order == "score"
-        self._time_varying = policy.order in TIME_VARYING
+        order = order_of(policy.order)
+        self._in_turn = order.in_turn
+        self._by_score = order is ORDERS["score"]
+        self._key = order.key if forgive is None or order.name in ORDERS else _forgiving(order.key, forgive)
+        self._time_varying = order.varies
         self._lane: deque[tuple[int, int, R]] = deque()  # seq, ticket, request
-        self._heap: list[tuple[float, float, str, int, R]] = []  # key, ticket, request
+        self._heap: list[tuple[Any, float, str, int, R]] = []  # key, ticket, request
         self._stale_keys = False
         self._size = 0
         self._dead = 0
@@ -82,7 +88,7 @@ class RankedQueue(Generic[R]):
         if request.seq < 0:
             request.seq = self._next_seq
             self._next_seq += 1
-            if not self._fcfs:
+            if not self._in_turn:
                 self._rank(request)
                 if request.awaits_score:
                     self._score_wait.watch(request)
@@ -101,7 +107,7 @@ class RankedQueue(Generic[R]):
         """
         request.score = score
         request.awaits_score = False
-        if not self._fcfs:
+        if not self._in_turn:
             self._move(request)
 
     def peek(self) -> R:
@@ -150,11 +156,9 @@ class RankedQueue(Generic[R]):
             self._size -= 1
             self._bury(request)
 
-    def key(self, request: R) -> tuple[bool, float, float, str]:
+    def key(self, request: R) -> tuple[bool, Any, float, str]:
         """Where a request stands in this order, waiting or running; a strict total order, promoted first."""
-        if self._fcfs:
-            return (True, float(request.seq), request.arrival_s, request.request_id)
-        return (not request.promoted, *KEYS[self.policy.order](request, self.now_s))
+        return (not request.promoted, *self._key(request, self.now_s))
 
     def __len__(self) -> int:
         return self._size
@@ -173,7 +177,7 @@ class RankedQueue(Generic[R]):
         """Put a live entry into the lane where the request belongs; an earlier one of it dies."""
         ticket = request.ticket = self._next_ticket
         self._next_ticket += 1
-        if self._fcfs or request.promoted:
+        if self._in_turn or request.promoted:
             lane, seq = self._lane, request.seq
             if not lane or seq > lane[-1][0]:
                 lane.append((seq, ticket, request))
@@ -185,7 +189,7 @@ class RankedQueue(Generic[R]):
         elif self._by_score:
             heappush(self._heap, (request.rank, request.arrival_s, request.request_id, ticket, request))
         else:
-            heappush(self._heap, (*KEYS[self.policy.order](request, self.now_s), ticket, request))
+            heappush(self._heap, (*self._key(request, self.now_s), ticket, request))
 
     def _move(self, request: R) -> None:
         """Rank a request anew and put it where it belongs, if it waits in the ranked lane."""
@@ -205,7 +209,7 @@ class RankedQueue(Generic[R]):
             request.rank = self._score_sum / self._score_count if self._score_count else 0.0
 
     def _resort(self) -> None:
-        key, now_s = KEYS[self.policy.order], self.now_s
+        key, now_s = self._key, self.now_s
         live = [(entry[3], entry[4]) for entry in self._heap if entry[3] == entry[4].ticket]
         self._dead -= len(self._heap) - len(live)
         self._heap = [(*key(request, now_s), ticket, request) for ticket, request in live]
@@ -221,3 +225,16 @@ class RankedQueue(Generic[R]):
             self._heap = [entry for entry in self._heap if entry[3] == entry[4].ticket]
             heapify(self._heap)
             self._dead = 0
+
+
+def _forgiving(
+    key: Callable[[WaitingRequest, float], Key], forgive: Callable[[Exception], None]
+) -> Callable[[WaitingRequest, float], Key]:
+    def last_if_it_fails(request: WaitingRequest, now_s: float) -> Key:
+        try:
+            return key(request, now_s)
+        except Exception as error:
+            forgive(error)
+            return ((inf,), request.arrival_s, request.request_id)
+
+    return last_if_it_fails

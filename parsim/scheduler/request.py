@@ -10,6 +10,7 @@ class WaitingRequest:
         request_id: unique name.
         arrival_s: arrival in seconds, on the clock that `RankedQueue.begin_step` is given.
         score: predicted response length on any scale, higher = longer; None when nothing scored it.
+        prompt_tokens: length of the prompt.
         awaits_score: a scorer was asked and may still answer.
         rank: the number that orders it: the score, or what stands in for a missing one.
         seq: its place in the order of first enqueueing; -1 before that.
@@ -22,6 +23,7 @@ class WaitingRequest:
         "arrival_s",
         "awaits_score",
         "promoted",
+        "prompt_tokens",
         "rank",
         "request_id",
         "score",
@@ -30,10 +32,13 @@ class WaitingRequest:
         "waiting",
     )
 
-    def __init__(self, request_id: str, arrival_s: float, score: float | None = None) -> None:
+    def __init__(
+        self, request_id: str, arrival_s: float, score: float | None = None, prompt_tokens: int = 1
+    ) -> None:
         self.request_id = request_id
         self.arrival_s = arrival_s
         self.score = score
+        self.prompt_tokens = prompt_tokens
         self.awaits_score = False
         self.rank = 0.0
         self.seq = -1

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
+from pathlib import PurePath
 from typing import Any, Literal, get_args
 
-from parsim.errors import nearest
-from parsim.scheduler.policy import Policy, parse_policy
+from parsim.errors import closest, nearest
+from parsim.scheduler.policy import POLICIES, SCORE_PREFIX, Policy, as_policy
 from parsim.scheduler.victim import VictimRule
 
 ScoreSource = Literal["extra_args", "priority"]
 
 ENVIRONMENT_PREFIX = "PARSIM_"
+PREDICTOR_VARIABLE = "PARSIM_PREDICTOR"
+"""Environment variable: the predictor (shipped name or folder) that the shipped scorer loads."""
 SCORE_KEY = "pars_score"
 """Key of a request's score in `SamplingParams.extra_args` (`vllm_xargs` over HTTP)."""
 
@@ -22,7 +25,8 @@ class SchedulerSettings:
     """Settings of the scheduler in an engine.
 
     Attributes:
-        policy: name of a policy, as `python -m parsim policies` lists them.
+        policy: as `parsim.scheduler.policy.parse_policy` reads it, or a policy itself. The NAME of a predictor of
+            one's own is a policy where a scorer is set or PARSIM_PREDICTOR names it; `score.NAME` is one always.
         starvation_threshold_s: seconds after which a waiting request is promoted; None for no guard;
             "default" for the policy's own.
         victim: who is preempted, `last` or `worst`; None for the policy's own.
@@ -32,7 +36,7 @@ class SchedulerSettings:
         metrics_port: TCP port on which Prometheus finds the scheduler's counters; None for none.
     """
 
-    policy: str = "pars"
+    policy: str | Policy = "pars"
     starvation_threshold_s: float | Literal["default"] | None = "default"
     victim: VictimRule | None = None
     score_source: ScoreSource = "extra_args"
@@ -41,7 +45,7 @@ class SchedulerSettings:
 
     def resolved_policy(self) -> Policy:
         """The policy with the threshold and victim that were set in place of its own."""
-        policy = parse_policy(self.policy)
+        policy = as_policy(self.policy)
         if self.starvation_threshold_s != "default":
             policy = replace(policy, starvation_threshold_s=self.starvation_threshold_s)
         if self.victim is not None:
@@ -67,12 +71,29 @@ def read_settings(config: Mapping[str, Any], environment: Mapping[str, str]) -> 
             values[name] = _value(name, config[name], f"additional_config parsim.{name}")
         elif variable in environment:
             values[name] = _value(name, environment[variable], variable)
+    if isinstance(values.get("policy"), str):
+        values["policy"] = _own_predictor(values["policy"], values.get("scorer"), environment)
     settings = SchedulerSettings(**values)
     settings.resolved_policy()
     return settings
 
 
+def _own_predictor(policy: str, scorer: str | None, environment: Mapping[str, str]) -> str:
+    """The policy; `score.NAME` where it is the bare NAME of a predictor at work here and like no known one."""
+    plain = policy.replace("-", "").replace("_", "").replace(".", "").isalnum()
+    if not plain or policy in POLICIES or policy.startswith(SCORE_PREFIX):
+        return policy
+    named = PurePath(environment.get(PREDICTOR_VARIABLE, "")).name == policy
+    return (
+        SCORE_PREFIX + policy
+        if named or (scorer is not None and closest(policy, POLICIES) is None)
+        else policy
+    )
+
+
 def _value(name: str, raw: Any, where: str) -> Any:
+    if name == "policy" and (isinstance(raw, Policy) or callable(raw)):
+        return as_policy(raw)
     if raw is None or (isinstance(raw, str) and raw.lower() in ("none", "")):
         return None if name != "policy" else _fail(where, raw, "the name of a policy")
     parse = _PARSERS.get(name)

@@ -60,7 +60,7 @@ class ParsScheduler(Scheduler):
         super().__init__(vllm_config, *args, **options)
         check_interface(self)
         self.clock: Callable[[], float] = time.time
-        self._counts = dict.fromkeys(("requests", "scored", "unscored", "scored_late"), 0)
+        self._counts = dict.fromkeys(("requests", "scored", "unscored", "scored_late", "order_failures"), 0)
         self._model = vllm_config.model_config.model
         self._feed: ScoreFeed | None = None
         self.serve_by(settings)
@@ -94,9 +94,9 @@ class ParsScheduler(Scheduler):
             self._feed.close()
         self._settings = settings
         policy = settings.resolved_policy()
-        self._prompt_length_is_score = policy.score == "prompt_tokens"
-        self._needs_score = policy.ranked and not self._prompt_length_is_score
-        self.waiting: ParsQueue = ParsQueue(policy, self._score_of)
+        self._prompt_length_is_score = policy.ranks_by_prompt
+        self._needs_score = policy.needs_scores
+        self.waiting: ParsQueue = ParsQueue(policy, self._score_of, self._forgive)
         # vLLM names its two victim rules after its two orders; the order itself is the queue's.
         self.policy = SchedulingPolicy.PRIORITY if policy.victim == "worst" else SchedulingPolicy.FCFS
         self._feed = None
@@ -117,7 +117,8 @@ class ParsScheduler(Scheduler):
         """Counters since the start and gauges of this moment.
 
         requests, scored (carried a score), unscored (carried none that is a finite number), scored_late (by
-        the scorer, while known to the scheduler), scorer_failures, scorer_given_up; waiting, tracked
+        the scorer, while known to the scheduler), order_failures (of an order
+        of the user's own), scorer_failures, scorer_given_up; waiting, tracked
         (entries held for requests that are not finished).
         """
         feed = self._feed
@@ -155,6 +156,12 @@ class ParsScheduler(Scheduler):
             if score is None and self._feed is not None and request.prompt_token_ids:
                 awaits_score = self._feed.submit(request.request_id, request.prompt_token_ids)
         return score, awaits_score
+
+    def _forgive(self, error: Exception) -> None:
+        """An order of the user's own failed on a request, which now goes last; the first time is logged."""
+        if not self._counts["order_failures"]:
+            log.warning("parsim: %s; it goes last, and serving goes on (said once)", error)
+        self._counts["order_failures"] += 1
 
     def _take_scores(self, feed: ScoreFeed) -> None:
         for request_id, score in feed.poll().items():

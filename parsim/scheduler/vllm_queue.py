@@ -18,7 +18,7 @@ class Entry(WaitingRequest):
     __slots__ = ("request",)
 
     def __init__(self, request: Request, score: float | None, awaits_score: bool) -> None:
-        super().__init__(request.request_id, request.arrival_time, score)
+        super().__init__(request.request_id, request.arrival_time, score, request.num_prompt_tokens)
         self.awaits_score = awaits_score
         self.request: Request | None = request
 
@@ -55,10 +55,16 @@ class ParsQueue(RequestQueue):
     A request keeps its entry (score, place of first enqueueing, promotion) from its first arrival until
     `forget`, through preemptions; so returning to the queue, which vLLM calls prepending, is the same as
     adding. `score_of` gives a new request's score, and whether one may still come.
+    `forgive` is told of each failure of a user's order; that request goes last.
     """
 
-    def __init__(self, policy: Policy, score_of: Callable[[Request], tuple[float | None, bool]]) -> None:
-        self.ranked: RankedQueue[Entry] = RankedQueue(policy)
+    def __init__(
+        self,
+        policy: Policy,
+        score_of: Callable[[Request], tuple[float | None, bool]],
+        forgive: Callable[[Exception], None],
+    ) -> None:
+        self.ranked: RankedQueue[Entry] = RankedQueue(policy, forgive)
         self.entries: dict[str, Entry] = {}
         self._score_of = score_of
 

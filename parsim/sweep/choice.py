@@ -15,7 +15,9 @@ import polars as pl
 from parsim.engine import EngineConfig
 from parsim.files import replacing
 from parsim.metrics import METRICS
+from parsim.scheduler import own_order
 from parsim.scheduler.policy import Policy
+from parsim.scheduler.settings import PREDICTOR_VARIABLE
 from parsim.sweep.choose import Decision
 from parsim.sweep.configuration import ENGINE_COLUMNS, engine_of
 from parsim.sweep.plan import Grid
@@ -57,15 +59,15 @@ def serve_command(policy: Policy, engine: EngineConfig, asked: Collection[str] =
     before = ""
     if policy.ranked or policy.victim != "last":
         words += ["--scheduler-cls", "parsim.scheduler.vllm.ParsScheduler"]
-        settings: dict[str, Any] = {"policy": policy.name}
+        settings: dict[str, Any] = {"policy": policy.reference}
         if policy.ranked:
             guard = policy.starvation_threshold_s
             settings["starvation_threshold_s"] = "none" if guard is None else guard
         settings["victim"] = policy.victim
         if policy.has_predictor:
             settings["scorer"] = "parsim.predictor.scoring.scorer:create"
-            if policy.name != SHIPPED_DEFAULT:
-                before = f"PARSIM_PREDICTOR={policy.name} "
+            if policy.predictor != SHIPPED_DEFAULT:
+                before = f"{PREDICTOR_VARIABLE}={policy.predictor} "
         words += ["--additional-config", json.dumps({"parsim": settings})]
     return before + shlex.join(words)
 
@@ -130,4 +132,5 @@ def write_choice(
 
 
 def _policy(policy: Policy) -> dict[str, Any]:
-    return {**{k: v for k, v in asdict(policy).items() if k != "summary"}, "label": policy.label}
+    fields = {k: v for k, v in asdict(policy).items() if k not in ("summary", "order")}
+    return {**fields, "order": own_order.reference(policy.order), "label": policy.label}

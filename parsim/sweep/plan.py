@@ -88,10 +88,7 @@ def resolve(spec: SweepSpec, trace: Trace) -> Grid:
 
 
 def _scored(name: str, spec: SweepSpec, trace: Trace) -> tuple[Policy, float | None]:
-    try:
-        policy = parse_policy(name)
-    except ValueError as error:
-        raise UserError(str(error)) from error
+    policy = parse_policy(name, trace.score_names)
     tau = spec.emulate.get(policy.name)
     missing = policy.score is not None and policy.score not in trace.frame.columns
     if tau is None and missing:

@@ -12,6 +12,8 @@ from typing import Any, Literal
 
 from parsim.engine import EngineConfig
 from parsim.engine.scoring_cost import ScoringCost
+from parsim.scheduler import own_order
+from parsim.scheduler.order import ORDERS
 from parsim.scheduler.policy import Policy
 
 Where = Literal["everywhere", "short", "long", "across"]
@@ -52,12 +54,13 @@ class Point:
 
     def key(self, trace: str, slo: dict[str, float], scoring: ScoringCost | None) -> str:
         """A hash of all that determines the result: point, trace, targets, scoring cost, code."""
-        policy = {k: v for k, v in asdict(self.policy).items() if k != "summary"}
+        policy = {k: v for k, v in asdict(self.policy).items() if k not in ("summary", "order")}
         content = {
             "trace": trace,
             "slo": slo,
             "scoring": scoring.model_dump() if scoring else None,
             "policy": policy,
+            "order": _order_code(self.policy),
             "engine": self.engine.model_dump(mode="json"),
             "load": self.load,
             "seed": self.seed,
@@ -66,6 +69,12 @@ class Point:
             "code": _code_fingerprint(),
         }
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:24]
+
+
+def _order_code(policy: Policy) -> tuple[str, str]:
+    """Where the order stands, and a hash of that file where it is not the package's."""
+    name = own_order.reference(policy.order)
+    return name, "" if name in ORDERS else own_order.source_hash(policy.order)
 
 
 @cache

@@ -9,8 +9,6 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from parsim.predictor.ranker.pairs import DELTA
 
 DEFAULT_ENCODER = "all-MiniLM-L6-v2"
-PREDICTOR_VARIABLE = "PARSIM_PREDICTOR"
-"""Environment variable that names the predictor which scores inside the engine."""
 
 Objective = Literal["pairwise", "pointwise", "listwise", "mixed", "ordinal"]
 """`mixed` is the mean of the pairwise and the pointwise loss, `ordinal` learns the distribution of the length."""

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from parsim.engine.scoring_cost import MAX_BATCH, MAX_WAIT_S
-from parsim.predictor.ranker.recipe import PREDICTOR_VARIABLE
+from parsim.scheduler.settings import PREDICTOR_VARIABLE
 
 log = logging.getLogger("vllm.parsim")
 

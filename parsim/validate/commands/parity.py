@@ -112,7 +112,7 @@ def _trace(
 
     trace = bundled_trace() if path == "bundled" else read_trace(path)
     overrides = pairs("--set", settings)
-    chosen = [chosen_policy(name, None, victim) for name in policies]
+    chosen = [chosen_policy(name, None, victim, trace.score_names) for name in policies]
     engine = load_engine(engine_name, overrides)
     if "num_gpu_blocks" not in overrides:
         blocks = min(engine.num_gpu_blocks, tight_blocks(trace, engine.block_size, requests))

@@ -115,7 +115,12 @@ def serve(
     scheduler = scheduler_of(engine)
     guard = policy.starvation_threshold_s
     scheduler.serve_by(
-        SchedulerSettings(policy.name, guard, policy.victim, scorer=scorer if policy.ranked else None)
+        SchedulerSettings(
+            policy if callable(policy.order) else policy.reference,
+            guard,
+            policy.victim,
+            scorer=scorer if policy.ranked else None,
+        )
     )
     engine.reset_prefix_cache()
     recorder = StepRecorder(engine)

@@ -39,7 +39,7 @@ def bare_scheduler(case: Case) -> tuple[Scheduler, BlockHasher | None]:
     if not policy.ranked and policy.victim == "last" and not case.adapter:
         return assemble(case.engine, None, {})
     settings = {
-        "policy": policy.name,
+        "policy": policy.reference if isinstance(policy.order, str) else policy,
         "starvation_threshold_s": policy.starvation_threshold_s,
         "victim": policy.victim,
     }

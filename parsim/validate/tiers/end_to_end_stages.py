@@ -25,8 +25,8 @@ from parsim.errors import UserError
 from parsim.files import replacing
 from parsim.predictor.corpora.corpus import read_table
 from parsim.predictor.corpora.split import prompt_keys
-from parsim.predictor.ranker.recipe import PREDICTOR_VARIABLE
 from parsim.scheduler.policy import POLICIES, Policy
+from parsim.scheduler.settings import PREDICTOR_VARIABLE
 from parsim.traces import Trace
 from parsim.validate.calibration.noise import speed
 from parsim.validate.calibration.probe import Probe, Timed

@@ -10,7 +10,7 @@ from typing import Any, get_args
 from parsim.errors import UserError
 from parsim.files import check_target, replacing
 from parsim.progress import Bar, progress_bar
-from parsim.scheduler.policy import Policy, parse_policy
+from parsim.scheduler.policy import parse_policy
 from parsim.sweep.spec import DEFAULT_POLICIES
 from parsim.traces import Trace, bundled_trace, read_trace
 from parsim.validate.calibration.engine_file import write_engine
@@ -71,8 +71,8 @@ def run_engine(run: EngineRun) -> PolicyReport:
     console = Console(soft_wrap=True)
     require_vllm()
     clocks = _clocks(run.clock)
-    policies = [_policy(name) for name in run.policies or DEFAULT_POLICIES]
     whole = bundled_trace() if run.trace == "bundled" else read_trace(run.trace)
+    policies = [parse_policy(name, whole.score_names) for name in run.policies or DEFAULT_POLICIES]
     settings = engine_settings(run.settings, GPU_SETTINGS if on_cuda() else CPU_SETTINGS)
     trace, policies, notes = scored(
         cut(whole, run.requests, settings["max_model_len"], run.longest_output), policies, run.taus, run.seed
@@ -193,13 +193,6 @@ def _clocks(text: str) -> list[ClockName]:
             raise UserError("--clock cpu: on a GPU the CPU only waits; use --clock wall")
         names = ["wall"]
     return names  # type: ignore[return-value]
-
-
-def _policy(name: str) -> Policy:
-    try:
-        return parse_policy(name)
-    except ValueError as error:
-        raise UserError(str(error)) from error
 
 
 def _words(machine: Machine, clock: ClockName, trace: Trace, load: float) -> list[str]:
