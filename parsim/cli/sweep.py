@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+
+if TYPE_CHECKING:
+    from parsim.sweep.results import Results
 
 Out = Annotated[Path | None, typer.Option("--out", help="Folder to write to.", show_default="reports/NAME")]
 Jobs = Annotated[int | None, typer.Option("--jobs", min=1, help="Processes; default: all cores.")]
@@ -75,8 +78,13 @@ def sweep(
     )
     folder = out or Path("reports") / spec.name
     console = Console(stderr=True)
+
+    def publish(first: Results) -> None:
+        page = write_report(folder, first)
+        console.print(f"First answer: {page} (the studies go on and refine it)", highlight=False)
+
     try:
-        results = run_sweep(spec, folder, console, executor, jobs, fresh=not resume)
+        results = run_sweep(spec, folder, console, executor, jobs, fresh=not resume, publish=publish)
     except KeyboardInterrupt:
         kept = len(list((folder / "points").glob("[!.]*.json")))
         print(

@@ -19,6 +19,9 @@ from parsim.report.sections import (
 )
 from parsim.sweep.results import Results, read_results
 
+RELOAD_S = 10
+"""A first page is read again so often until the whole one has taken its place."""
+
 
 def write_report(folder: Path, results: Results | None = None) -> Path:
     """Write `folder`/report.html and return its path.
@@ -47,8 +50,20 @@ def page(results: Results) -> str:
         guard.section(results),
         assumptions.section(results),
     ]
+    pending = facts.get("pending")
     return render_page(
         f"Will length-ranked scheduling help? {facts['trace']['name']} on {facts['engine']['name']}",
         [s for s in sections if s is not None],
+        subtitle=first_answer(pending) if pending else "",
+        reload_s=RELOAD_S if pending else None,
         footer="Written by parsim. Simulated, not measured, unless a section says otherwise.",
+    )
+
+
+def first_answer(pending: list[str]) -> str:
+    """What a page says that is written before the studies have run."""
+    return (
+        f"First answer, from the grid of policies, loads and seeds alone. The studies ({', '.join(pending)}) are run "
+        "next; this page is then replaced, and reads itself again until it is. If the sweep was stopped, the same "
+        "command goes on."
     )

@@ -9,13 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from markupsafe import Markup, escape
 
-from parsim.report import palette
+from parsim.report import palette, vega
 
 if TYPE_CHECKING:
     import altair as alt
@@ -119,8 +118,18 @@ def number(value: float, text: str, what: str, **facts: object) -> Markup:
     return Markup('<b class="num"{}>{}</b>').format(attributes, text)
 
 
-def render_page(title: str, sections: Sequence[Section], *, subtitle: str = "", footer: str = "") -> str:
-    """The page as text: `sections` in order, a table of contents when there are more than two, all scripts inside."""
+def render_page(
+    title: str,
+    sections: Sequence[Section],
+    *,
+    subtitle: str = "",
+    footer: str = "",
+    reload_s: int | None = None,
+) -> str:
+    """The page as text: `sections` in order, a table of contents when there are more than two, all scripts inside.
+
+    `reload_s`: seconds after which a browser reads the file again, for a page that will be replaced.
+    """
     import jinja2
 
     environment = jinja2.Environment(
@@ -136,10 +145,11 @@ def render_page(title: str, sections: Sequence[Section], *, subtitle: str = "", 
         title=title,
         subtitle=subtitle,
         footer=footer,
+        reload_s=reload_s,
         sections=body,
         css=Markup(_text("page.css")),
         script=Markup(_text("page.js")),
-        vega=Markup(_vega_scripts()) if renderer.charts else "",
+        vega=Markup(vega.scripts()) if renderer.charts else "",
         charts=renderer.charts,
     )
 
@@ -244,13 +254,3 @@ def figure(value: float, digits: int | None = None) -> str:
 
 def _text(name: str) -> str:
     return files("parsim.report").joinpath(name).read_text(encoding="utf-8")
-
-
-@cache
-def _vega_scripts() -> str:
-    """Vega, Vega-Lite and vega-embed as one script (vl-convert's bundle, the version that Altair writes)."""
-    import vl_convert
-    from altair.utils._importers import vl_version_for_vl_convert
-
-    bundle: str = vl_convert.javascript_bundle(vl_version=vl_version_for_vl_convert())  # type: ignore[call-arg]
-    return bundle.replace("</script", "<\\/script")

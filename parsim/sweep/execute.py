@@ -55,13 +55,20 @@ class Runner:
     def run(self, points: Sequence[Point], title: str) -> list[Outcome]:
         """The outcomes of `points`, in their order; finished ones are kept as they come."""
         jobs = [self.job(point) for point in points]
-        missing = list({job.key: job for job in jobs if job.key not in self.store}.values())
+        missing = self._missing(jobs)
         total = len({job.key for job in jobs})
         self.bar.begin(title, total, total - len(missing))
         for key, outcome in self._outcomes(missing):
             self.store.put(key, outcome)
             self.bar.advance()
         return [self.store.get(job.key) for job in jobs]
+
+    def missing(self, points: Sequence[Point]) -> int:
+        """How many of `points` have not been run yet."""
+        return len(self._missing([self.job(point) for point in points]))
+
+    def _missing(self, jobs: Sequence[Job]) -> list[Job]:
+        return list({job.key: job for job in jobs if job.key not in self.store}.values())
 
     def _outcomes(self, jobs: Sequence[Job]) -> Iterator[tuple[str, Outcome]]:
         if not jobs:

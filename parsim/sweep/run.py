@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from parsim.engine.scoring_cost import read_cost
+from parsim.engine.scoring_cost import ScoringCost, read_cost
 from parsim.errors import UserError
 from parsim.files import replacing
 from parsim.progress import progress_bar
 from parsim.sweep import plan
 from parsim.sweep.bound import lower_bound_ms
 from parsim.sweep.choice import chosen, serve_command, write_choice
-from parsim.sweep.choose import check_metric, decide, parse_constraint
+from parsim.sweep.choose import Decision, check_metric, decide, parse_constraint
 from parsim.sweep.execute import ExecutorName, Runner
 from parsim.sweep.measure import Outcome
 from parsim.sweep.point import Point
@@ -42,8 +42,12 @@ def run_sweep(
     executor: ExecutorName = "local",
     jobs: int | None = None,
     fresh: bool = False,
+    publish: Callable[[Results], None] | None = None,
 ) -> Results:
     """Run every point of `spec` that `folder` does not hold yet, and write the tables and `choice.json`.
+
+    `publish` is called with the results of the grid as soon as these are there and studies remain to be run:
+    `facts["pending"]` names them.
 
     Raises:
         UserError: the sweep file asks for something that does not exist; nothing is run then.
@@ -65,15 +69,37 @@ def run_sweep(
         capacity = sustained_rps(runner.run([plan.capacity_point(grid, seeds[0])], "capacity")[0])
         loads, focus = choose_loads(spec, capacity, workload)
         studies = planned(spec, grid, workload, loads, focus, seeds)
-        flat = [point for points in studies.values() for point in points]
-        outcomes = iter(runner.run(flat, "simulating"))
-        runs = [(study, point, next(outcomes)) for study, points in studies.items() for point in points]
+        main = studies.pop("main")
+        runs = [("main", *run) for run in zip(main, runner.run(main, "grid"), strict=True)]
+        rest = [(study, point) for study, points in studies.items() for point in points]
+        points = [point for _, point in rest]
+        facts = describe(spec, grid, workload, loads, focus, capacity, scoring)
+        if publish is not None and (runner.missing(points) or not (folder / "results.parquet").exists()):
+            pending = {**facts, "pending": [str(s) for s in spec.studies], "bound": []}
+            publish(tables(spec, grid, workload, runs, pending)[0])
+        outcomes = runner.run(points, "studies")
+        runs += [(study, point, outcome) for (study, point), outcome in zip(rest, outcomes, strict=True)]
         if "search" in spec.studies:
             found = search(runner, grid, focus, seeds, spec.objective, constraints, spec.trials)
             runs += [("search", point, outcome) for point, outcome in found]
-    facts = describe(spec, grid, workload, loads, focus, capacity)
+    facts["bound"] = bounds(workload, grid, loads)
+    results, decision = tables(spec, grid, workload, runs, facts)
+    results.write(folder)
+    write_choice(folder, decision, grid, workload, results.results, focus, seeds, facts)
+    return results
+
+
+def tables(
+    spec: SweepSpec,
+    grid: plan.Grid,
+    workload: Workload,
+    runs: Sequence[tuple[str, Point, Outcome]],
+    facts: dict[str, Any],
+) -> tuple[Results, Decision]:
+    """The tables of the runs so far and the best of their settings, which is told in `facts`."""
     results = collect(runs, workload.rate_rps, facts)
-    decision = decide(results.results, spec.objective, constraints, focus)
+    constraints = [parse_constraint(text) for text in spec.subject_to]
+    decision = decide(results.results, spec.objective, constraints, facts["focus_load"])
     policy, engine = chosen(decision, grid)
     facts["command"] = serve_command(policy, engine, spec.set)
     facts["decision"] = {
@@ -81,12 +107,7 @@ def run_sweep(
         "feasible": decision.feasible,
         "violated": list(decision.violated),
     }
-    facts["scoring_cost"] = scoring.provenance if scoring else None
-    facts["scoring_shares_core"] = scoring is not None and scoring.shares_core
-    facts["bound"] = bounds(workload, grid, loads)
-    results.write(folder)
-    write_choice(folder, decision, grid, workload, results.results, focus, seeds, facts)
-    return results
+    return results, decision
 
 
 def sustained_rps(saturated: Outcome) -> float:
@@ -184,6 +205,7 @@ def describe(
     loads: Sequence[float],
     focus: float,
     capacity: float,
+    scoring: ScoringCost | None,
 ) -> dict[str, Any]:
     """What the page says of trace, engine and choices; everything in it is the same for the same sweep."""
     frame = workload.first.frame
@@ -227,4 +249,6 @@ def describe(
         "slo": spec.limits,
         "objective": spec.objective,
         "subject_to": list(spec.subject_to),
+        "scoring_cost": scoring.provenance if scoring else None,
+        "scoring_shares_core": scoring is not None and scoring.shares_core,
     }

@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from parsim.report.build import page
 from parsim.sweep import execute
+from parsim.sweep.results import Results
 from parsim.sweep.run import run_sweep
 from parsim.sweep.spec import parse_spec
 
@@ -99,3 +101,20 @@ def test_ctrl_c_is_one_line_and_keeps_what_is_finished(tmp_path: Path) -> None:
     assert len(list((tmp_path / "points").glob("*.json"))) >= 5
     assert not (tmp_path / "report.html").exists()
     assert not list((tmp_path / "points").glob(".*"))
+
+
+def test_the_grid_is_published_before_the_studies_run_and_only_then(tmp_path: Path) -> None:
+    spec, quiet = parse_spec(FIELDS | {"studies": ["guard", "search"]}, "x"), Console(quiet=True)
+    first: list[Results] = []
+    whole = run_sweep(spec, tmp_path, quiet, jobs=1, publish=first.append)
+    assert [sorted(set(results.results["study"])) for results in first] == [["main"]]
+    assert first[0].facts["pending"] == ["guard", "search"]
+    early = page(first[0])
+    assert "First answer" in early and "max_num_seqs" in early and 'http-equiv="refresh"' in early
+    assert "pending" not in whole.facts
+    late = page(whole)
+    assert "First answer" not in late and "http-equiv" not in late
+    grid = whole.results.filter(whole.results["study"] == "main")
+    assert first[0].results.equals(grid.select(first[0].results.columns))
+    run_sweep(spec, tmp_path, quiet, jobs=1, publish=first.append)
+    assert len(first) == 1
