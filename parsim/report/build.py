@@ -56,7 +56,7 @@ def page(results: Results) -> str:
         [s for s in sections if s is not None],
         subtitle=first_answer(pending) if pending else "",
         reload_s=RELOAD_S if pending else None,
-        footer="Written by parsim. Simulated, not measured, unless a section says otherwise.",
+        footer="Simulated, not measured, unless a section says otherwise.",
     )
 
 

@@ -7,9 +7,26 @@ from collections.abc import Sequence
 import altair as alt
 import polars as pl
 
+from parsim.metrics import METRICS
 from parsim.report import palette
 
 HEIGHT = 260
+_BLANK = "datum.label == '' ? '' : "
+_TIMES = {
+    "ms": _BLANK
+    + "datum.value < 1e3 ? format(datum.value, '~r') + ' ms' : format(datum.value / 1e3, ',~r') + ' s'",
+    "s": _BLANK
+    + "datum.value < 1 ? format(datum.value * 1e3, '~r') + ' ms' : format(datum.value, ',~r') + ' s'",
+}
+"""Labels of an axis of times by the unit of its values: read as people say them, never 600m or 100k."""
+
+
+def axis(unit: str = "") -> alt.Axis:
+    """A vertical axis of a few labels: times as people say them, other large numbers with k and M. On a logarithmic
+    scale Vega leaves the labels of minor ticks empty, which stay so."""
+    if unit in _TIMES:
+        return alt.Axis(labelExpr=_TIMES[unit], tickCount=5)
+    return alt.Axis(format="~s", tickCount=5)
 
 
 def policy_colour(policies: dict[str, str]) -> alt.Color:
@@ -24,16 +41,16 @@ def policy_dash(policies: dict[str, str]) -> alt.StrokeDash:
 
 
 def against_load(
-    frame: pl.DataFrame, policies: dict[str, str], title: str, marks: dict[str, float]
+    frame: pl.DataFrame, policies: dict[str, str], title: str, unit: str, marks: dict[str, float]
 ) -> alt.LayerChart | alt.FacetChart:
     """Lines of `value` over `rate_rps` per `label`, with the band `low`..`high`, and named vertical marks."""
     x = alt.X("rate_rps:Q", title="requests per second", scale=alt.Scale(zero=False, nice=False))
     scale = log_scale(frame, "value", "low", "high")
-    y = alt.Y("value:Q", title=title, scale=scale, axis=alt.Axis(format="~s", tickCount=6))
+    y = alt.Y("value:Q", title=title, scale=scale, axis=axis(unit))
     tips = [
         alt.Tooltip("label:N", title="policy"),
         alt.Tooltip("rate_rps:Q", title="requests/s", format=".3~g"),
-        alt.Tooltip("value:Q", title=title, format=".4~g"),
+        alt.Tooltip("value:Q", title=f"{title}, {unit}" if unit else title, format=".4~g"),
         alt.Tooltip("low:Q", title="95% from", format=".4~g"),
         alt.Tooltip("high:Q", title="to", format=".4~g"),
     ]
@@ -41,7 +58,7 @@ def against_load(
     band = (
         base.transform_filter("isValid(datum.low)")
         .mark_area(opacity=0.18)
-        .encode(y=alt.Y("low:Q", title=title, scale=scale), y2="high:Q")
+        .encode(y=alt.Y("low:Q", title=title, scale=scale, axis=axis(unit)), y2="high:Q")
     )
     line = base.mark_line(strokeWidth=2.2).encode(y=y, strokeDash=policy_dash(policies))
     dots = base.mark_circle(size=36, opacity=1).encode(y=y, tooltip=tips)
@@ -55,6 +72,11 @@ def log_scale(frame: pl.DataFrame, *columns: str) -> alt.Scale:
     if values.is_empty():
         return alt.Scale(type="log")
     return alt.Scale(type="log", nice=False, domain=[float(values.min()) / 1.2, float(values.max()) * 1.2])  # type: ignore[arg-type]
+
+
+def plain(metric: str) -> str:
+    """A metric's name for an axis, without its unit, which the labels have."""
+    return metric.removesuffix("_ms").removesuffix("_s").replace("_", " ")
 
 
 def vertical_marks(marks: dict[str, float]) -> list[alt.Chart]:
@@ -72,17 +94,21 @@ def vertical_marks(marks: dict[str, float]) -> list[alt.Chart]:
 
 
 def by_group(
-    frame: pl.DataFrame, policies: dict[str, str], x_title: str, y_title: str, order: Sequence[str]
+    frame: pl.DataFrame,
+    policies: dict[str, str],
+    x_title: str,
+    y_title: str,
+    unit: str,
+    order: Sequence[str],
 ) -> alt.LayerChart | alt.FacetChart:
     """Points of `value` for each `bucket`, per `label`, joined by lines; log scale."""
-    x = alt.X("bucket:N", title=x_title, sort=list(order), axis=alt.Axis(labelAngle=-35))
-    y = alt.Y(
-        "value:Q", title=y_title, scale=log_scale(frame, "value"), axis=alt.Axis(format="~s", tickCount=6)
-    )
+    turned = alt.Axis(labelAngle=-40, labelOverlap=False)
+    x = alt.X("bucket:N", title=x_title, sort=list(order), axis=turned)
+    y = alt.Y("value:Q", title=y_title, scale=log_scale(frame, "value"), axis=axis(unit))
     tips = [
         "label:N",
         alt.Tooltip("bucket:N", title=x_title),
-        alt.Tooltip("value:Q", title=y_title, format=".4~g"),
+        alt.Tooltip("value:Q", title=f"{y_title}, {unit}", format=".4~g"),
     ]
     base = alt.Chart(frame).encode(x=x, y=y, color=policy_colour(policies))
     lines = base.mark_line(strokeWidth=2).encode(strokeDash=policy_dash(policies))
@@ -92,17 +118,23 @@ def by_group(
 
 
 def over_time(
-    frame: pl.DataFrame, policies: dict[str, str], column: str, title: str, *, share: bool = False
+    frame: pl.DataFrame,
+    policies: dict[str, str],
+    column: str,
+    title: str,
+    *,
+    unit: str = "",
+    share: bool = False,
 ) -> alt.Chart:
     """Step lines of `column` over `time_s` per `label`."""
-    axis = alt.Axis(format="%") if share else alt.Axis(format="~s")
+    lines = alt.Axis(format="%", tickCount=5) if share else axis(unit)
     scale = alt.Scale(domain=[0, 1]) if share else alt.Scale()
     return (
         alt.Chart(frame)
         .mark_line(interpolate="step-after", strokeWidth=1.5)
         .encode(
-            x=alt.X("time_s:Q", title="seconds"),
-            y=alt.Y(f"{column}:Q", title=title, axis=axis, scale=scale),
+            x=alt.X("time_s:Q", title="seconds", axis=alt.Axis(tickCount=8)),
+            y=alt.Y(f"{column}:Q", title=title, axis=lines, scale=scale),
             color=policy_colour(policies),
             strokeDash=policy_dash(policies),
             tooltip=[
@@ -200,9 +232,7 @@ def starvation(
         sort=alt.EncodingSortField("threshold_order"),
         axis=alt.Axis(labelAngle=0),
     )
-    y = alt.Y(
-        f"{column}:Q", title=y_title, scale=log_scale(frame, column), axis=alt.Axis(format="~s", tickCount=6)
-    )
+    y = alt.Y(f"{column}:Q", title=y_title, scale=log_scale(frame, column), axis=axis(METRICS[column].unit))
     base = alt.Chart(frame).encode(x=x, y=y, color=policy_colour(policies))
     tips = ["label:N", "threshold:N", alt.Tooltip(f"{column}:Q", title=y_title, format=".4~g")]
     return alt.layer(
@@ -237,8 +267,8 @@ def blocking(frame: pl.DataFrame, end_s: float) -> alt.LayerChart | alt.FacetCha
 
 def pareto(frame: pl.DataFrame, policies: dict[str, str], x: str, y: str) -> alt.LayerChart | alt.FacetChart:
     """Every configuration by two metrics; the front is joined, the chosen one is ringed."""
-    xs = alt.X(f"{x}:Q", title=x, scale=log_scale(frame, x), axis=alt.Axis(format="~s", tickCount=6))
-    ys = alt.Y(f"{y}:Q", title=y, scale=log_scale(frame, y), axis=alt.Axis(format="~s", tickCount=6))
+    xs = alt.X(f"{x}:Q", title=plain(x), scale=log_scale(frame, x), axis=axis(METRICS[x].unit))
+    ys = alt.Y(f"{y}:Q", title=plain(y), scale=log_scale(frame, y), axis=axis(METRICS[y].unit))
     tips = [
         c
         for c in ("label", "starvation_threshold_s", "victim", "max_num_seqs", "max_num_batched_tokens", x, y)

@@ -8,13 +8,15 @@
     legend: { labelFontSize: 12, titleFontSize: 12, titleFontWeight: "normal" },
     header: { labelFontSize: 12 },
   };
+  const views = new Map();
   const draw = async () => {
     for (const source of document.querySelectorAll("script[data-chart]")) {
       const place = document.getElementById(source.dataset.chart);
       try {
-        await vegaEmbed(place, JSON.parse(source.textContent), {
+        const drawn = await vegaEmbed(place, JSON.parse(source.textContent), {
           renderer: "svg", actions: false, config, tooltip: { theme: matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light" },
         });
+        views.set(place, drawn.view);
         place.dataset.drawn = "yes";
       } catch (error) {
         place.textContent = "This chart could not be drawn: " + error.message;
@@ -23,6 +25,20 @@
     }
     document.documentElement.dataset.ready = "yes";
   };
+
+  const toggle = (button) => {
+    const figure = button.closest("figure");
+    const view = views.get(figure.querySelector(".chart"));
+    if (!view) return;
+    button.setAttribute("aria-pressed", button.getAttribute("aria-pressed") === "true" ? "false" : "true");
+    const off = [...figure.querySelectorAll(".legend button[aria-pressed=false]")].map((b) => b.dataset.label);
+    view.signal("hidden", off).runAsync();
+  };
+  for (const button of document.querySelectorAll(".legend button")) button.addEventListener("click", () => toggle(button));
+
+  // The date is the file's own, so that the same results make the same bytes.
+  const written = new Date(document.lastModified);
+  for (const place of document.querySelectorAll("[data-written]")) place.textContent = " on " + written.toLocaleDateString("en-CA");
 
   const value = (cell) => (cell.dataset.sort !== undefined ? Number(cell.dataset.sort) : cell.textContent.trim());
   const sortBy = (head) => {

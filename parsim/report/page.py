@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from importlib.metadata import version
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     import altair as alt
     import polars as pl
 
+LONG_MS = 1e4
+"""From here on milliseconds are hard to read."""
 VerdictKind = Literal["good", "mixed", "poor", "neutral"]
 
 
@@ -149,6 +152,7 @@ def render_page(
         sections=body,
         css=Markup(_text("page.css")),
         script=Markup(_text("page.js")),
+        version=version("parsim"),
         vega=Markup(vega.scripts()) if renderer.charts else "",
         charts=renderer.charts,
     )
@@ -194,15 +198,23 @@ class _Renderer:
         name = f"chart-{len(self.charts)}"
         spec = c.chart.to_dict()
         spec.pop("$schema", None)
+        if c.legend:
+            spec = switchable(spec)
         text = json.dumps(spec, separators=(",", ":"), sort_keys=True).replace("<", "\\u003c")
         self.charts.append((name, Markup(text)))
-        chips = Markup("").join(_chip(label, policy) for label, policy in c.legend)
+        chips = Markup("").join(
+            Markup('<button type="button" aria-pressed="true" data-label="{}">{}</button>').format(
+                label, _chip(label, policy)
+            )
+            for label, policy in c.legend
+        )
         return Markup(
             '<figure><figcaption><b>{}</b> {}</figcaption><div class="legend">{}</div>'
             '<div class="chart" id="{}" role="img" aria-label="{}"></div></figure>'
         ).format(c.title, c.caption, chips, name, c.title)
 
     def _table(self, t: Table) -> Markup:
+        t = in_seconds(t)
         heads = Markup("").join(
             Markup('<th scope="col" title="{}"><button>{}{}</button></th>').format(
                 c.formula, c.title, Markup(" <small>{}</small>").format(c.unit) if c.unit else ""
@@ -231,6 +243,36 @@ class _Renderer:
         return Markup('<td class="n" data-sort="{}">{}</td>').format(
             value, figure(value, t.columns[name].digits)
         )
+
+
+def in_seconds(t: Table) -> Table:
+    """The table with columns of milliseconds in seconds where most values are 10 s or more."""
+    import polars as pl
+
+    long = [
+        name
+        for name, column in t.columns.items()
+        if column.unit == "ms"
+        and t.frame[name].dtype.is_numeric()
+        and float(t.frame[name].drop_nans().median() or 0.0) >= LONG_MS  # type: ignore[arg-type]
+    ]
+    columns = {n: replace(c, unit="s", digits=None) if n in long else c for n, c in t.columns.items()}
+    return replace(t, frame=t.frame.with_columns(pl.col(long) / 1e3), columns=columns) if long else t
+
+
+def switchable(spec: dict[str, Any]) -> dict[str, Any]:
+    """The chart with a parameter `hidden`: marks of the labels that it lists are not drawn."""
+    shown = {"filter": "indexof(hidden, datum.label) < 0"}
+
+    def with_filter(part: dict[str, Any]) -> dict[str, Any]:
+        if "layer" in part:
+            return {**part, "layer": [with_filter(layer) for layer in part["layer"]]}
+        by_label = any(
+            isinstance(e, dict) and e.get("field") == "label" for e in part.get("encoding", {}).values()
+        )
+        return {**part, "transform": [shown, *part.get("transform", [])]} if by_label else part
+
+    return {**with_filter(spec), "params": [*spec.get("params", []), {"name": "hidden", "value": []}]}
 
 
 def _chip(label: str, policy: str) -> Markup:

@@ -3,57 +3,43 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
+from parsim.metrics import METRICS
 from parsim.report.page import figure
-from parsim.report.sections.latency import labels
+from parsim.report.phrases import seconds_words
+from parsim.report.sections.latency import labels, span
 from parsim.report.verdict import base_rows, gain, judge
 from parsim.report.words import headline, sentences
 from parsim.sweep.results import Results
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
+
+UNIT = {"ms": 1e-3, "s": 1.0}
+"""Seconds of a metric's unit."""
 
 COLUMNS = (
-    ("mean_per_token_latency_ms", "mean ms/tok"),
-    ("p99_ttft_ms", "p99 TTFT ms"),
-    ("p99_e2el_ms", "p99 E2E ms"),
-    ("max_wait_s", "wait s"),
+    ("mean_per_token_latency_ms", "mean a token"),
+    ("p99_ttft_ms", "p99 TTFT"),
+    ("p99_e2el_ms", "p99 latency"),
+    ("max_wait_s", "longest wait"),
 )
+LABEL_WIDTH, LOAD_WIDTH = 20, 8
+"""Characters of a policy's name and of one load's gain, with the lines between."""
 
 
 def print_summary(results: Results, console: Console, page: Path) -> None:
     """A table of the policies at the load of the verdict, gains over all loads, and the answer in words."""
-    from rich.table import Table
-
     j = judge(results)
-    rate = results.facts["trace"]["rate_rps"]
-    table = Table(
-        title=f"At {figure(j.load * rate)} requests/s (load {figure(j.load)}); gain: FCFS mean ms/tok / the policy's",
-        title_justify="left",
-    )
-    table.add_column("policy", no_wrap=True)
-    for _, title in COLUMNS:
-        table.add_column(title, justify="right")
-    table.add_column("gain", justify="right", no_wrap=True)
-    for name, label in labels(results).items():
-        rows = base_rows(results, name, j.load)
-        cells = [figure(float(rows[metric].mean())) for metric, _ in COLUMNS]  # type: ignore[arg-type]
-        table.add_row(label, *cells, str(gain(results, name, j.load)) if name != "fcfs" else "")
-    console.print(table)
-    gains = Table(title="Gain in mean latency per token over FCFS, by requests/s", title_justify="left")
-    gains.add_column("policy", no_wrap=True)
-    for load in results.facts["loads"]:
-        gains.add_column(figure(load * rate), justify="right")
-    for name, label in labels(results).items():
-        if name != "fcfs":
-            gains.add_row(
-                label, *(f"{gain(results, name, load).value:.2f}" for load in results.facts["loads"])
-            )
-    console.print(gains)
+    console.print(at_verdict(results, j.load))
+    for table in gains(results, console.width):
+        console.print(table)
     console.print(f"[bold]{plain(headline(j, results))}[/bold]", highlight=False)
     for sentence in sentences(j, results):
         if sentence:
@@ -61,6 +47,48 @@ def print_summary(results: Results, console: Console, page: Path) -> None:
     for broken in results.facts["decision"]["violated"]:
         console.print(f"No setting meets {broken}; the nearest one is chosen", highlight=False)
     console.print(f"Report: {page}", highlight=False)
+
+
+def at_verdict(results: Results, load: float) -> Table:
+    """Means over seeds of every policy, and its gain. Names are wrapped where space is short, numbers never."""
+    from rich.table import Table
+
+    rate = results.facts["trace"]["rate_rps"]
+    table = Table(
+        title=f"At {figure(load * rate)} requests/s; gain: FCFS's mean a token / the policy's",
+        title_justify="left",
+    )
+    table.add_column("policy", overflow="fold")
+    for _, title in COLUMNS:
+        first, _, second = title.rpartition(" ")
+        table.add_column(f"{first}\n{second}", justify="right", no_wrap=True)
+    table.add_column("gain", justify="right", no_wrap=True)
+    table.add_column("95%", justify="right", no_wrap=True)
+    for name, label in labels(results).items():
+        rows = base_rows(results, name, load)
+        means = [float(rows[metric].mean()) * UNIT[METRICS[metric].unit] for metric, _ in COLUMNS]  # type: ignore[arg-type]
+        won = gain(results, name, load)
+        told = ("", "") if name == "fcfs" else (f"{won.value:.2f}", span(won))
+        table.add_row(label, *map(seconds_words, means), *told)
+    return table
+
+
+def gains(results: Results, width: int) -> Iterator[Table]:
+    """The gain of every policy at every load, in as many tables as the width asks for."""
+    from rich.table import Table
+
+    loads = results.facts["loads"]
+    names = {name: label for name, label in labels(results).items() if name != "fcfs"}
+    each = max(1, (width - LABEL_WIDTH) // LOAD_WIDTH)
+    for first in range(0, len(loads) if names else 0, each):
+        some = loads[first : first + each]
+        table = Table(title="Gain in mean latency per token over FCFS, by requests/s", title_justify="left")
+        table.add_column("policy", overflow="fold")
+        for load in some:
+            table.add_column(figure(load * results.facts["trace"]["rate_rps"]), justify="right", no_wrap=True)
+        for name, label in names.items():
+            table.add_row(label, *(f"{gain(results, name, load).value:.2f}" for load in some))
+        yield table
 
 
 def plain(html: Markup) -> str:

@@ -38,18 +38,18 @@ def _thresholds(results: Results) -> Columns:
         names.setdefault("oracle", "oracle")
     frame = thresholds(results).with_columns(label=pl.col("policy").replace_strict(names))
     shown = (
-        ("max_wait_s", "Longest wait", "s", "of any request, by threshold; 'none' is no guard"),
-        (HEADLINE, "Mean latency per token", "ms", "what the guard costs: a low threshold is FCFS again"),
+        ("max_wait_s", "Longest wait", "of any request, by threshold; 'none' is no guard"),
+        (HEADLINE, "Mean latency per token", "what the guard costs: a low threshold is FCFS again"),
     )
     return Columns(
         [
             Chart(
-                charts.starvation(frame, names, column, f"{title.lower()}, {unit}"),
+                charts.starvation(frame, names, column, title.lower()),
                 title,
                 caption,
                 legend(names),
             )
-            for column, title, unit, caption in shown
+            for column, title, caption in shown
         ]
     )
 

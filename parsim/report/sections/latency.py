@@ -9,14 +9,18 @@ from parsim.report import charts
 from parsim.report.page import Chart, Column, Columns, Section, Table
 from parsim.report.phrases import display
 from parsim.report.verdict import base_rows, gain
+from parsim.stats import Interval
 from parsim.sweep.results import Results
 
+short = charts.plain
+"""A metric's name for a table heading, without its unit."""
 SHOWN = (
     ("mean_per_token_latency_ms", "Mean latency per token", "ms"),
     ("mean_ttft_ms", "Mean time to first token", "ms"),
     ("p99_e2el_ms", "p99 latency of a request", "ms"),
     ("max_wait_s", "Longest wait for a first slot", "s"),
 )
+GAIN = "FCFS's mean latency per token / the policy's, each seed by itself; geometric mean over seeds"
 TABLE = (
     "mean_per_token_latency_ms",
     "p90_per_token_latency_ms",
@@ -67,7 +71,7 @@ def section(results: Results) -> Section:
     marks = {name: at for name, at in marks.items() if low <= at <= high}
     blocks = [
         Chart(
-            charts.against_load(lines(results, metric), names, f"{title}, {unit}", marks),
+            charts.against_load(lines(results, metric), names, title, unit, marks),
             title,
             METRICS[metric].formula,
             legend(names),
@@ -79,11 +83,29 @@ def section(results: Results) -> Section:
         if facts["trace"]["redrawn"]
         else "Bands: 95%, from the trace's requests drawn again in blocks, the same for every policy."
     )
-    lead = (
-        f"{how} Logarithmic scale. Beyond the capacity the backlog grows for as long as the trace lasts: factors there "
-        "grow with the length of the trace and have no limit."
-    )
+    lead = f"{how} Logarithmic scale. {overload_words(results)}"
     return Section("Latency against load", [Columns(blocks), table(results)], lead, "latency")
+
+
+def span(interval: Interval) -> str:
+    """Both ends; nothing where there are none, or where they are the value itself."""
+    low, value, high = (f"{x:.2f}" for x in (interval.low, interval.value, interval.high))
+    return f"{low} to {high}" if interval.known and not low == value == high else ""
+
+
+def overload_words(results: Results) -> str:
+    """What a factor beyond the capacity belongs to; nothing where no load is beyond it."""
+    facts = results.facts
+    rate, requests = facts["trace"]["rate_rps"], facts["trace"]["requests"]
+    beyond = [load for load in facts["loads"] if load * rate > facts["capacity_rps"]]
+    if not beyond:
+        return ""
+    shortest, longest = (requests / (load * rate) for load in (beyond[-1], beyond[0]))
+    lasted = f"{shortest:.0f} s" if beyond[1:] == [] else f"{shortest:.0f} to {longest:.0f} s"
+    return (
+        f"Beyond the capacity the backlog grows for as long as requests come, here {lasted}: what is read there "
+        "belongs to that time, and another length of the same overload gives another factor."
+    )
 
 
 def table(results: Results) -> Table:
@@ -102,9 +124,7 @@ def table(results: Results) -> Table:
                     "rate_rps": float(chosen["rate_rps"][0]),
                     "load": load,
                     "gain": won.value,
-                    "gain_interval": f"{won.low:.2f} to {won.high:.2f}"
-                    if won.known and name != "fcfs"
-                    else "",
+                    "gain_interval": span(won) if name != "fcfs" else "",
                     **means,
                 }
             )
@@ -113,7 +133,7 @@ def table(results: Results) -> Table:
         "label": Column("Policy"),
         "rate_rps": Column("Rate", "req/s"),
         "load": Column("Load", "x"),
-        "gain": Column("Gain", "x", 2, "FCFS mean latency per token / the policy's"),
+        "gain": Column("Gain", "x", 2, GAIN),
         "gain_interval": Column("95%"),
     }
     columns |= {
@@ -127,8 +147,3 @@ def table(results: Results) -> Table:
         {label: name for name, label in labels(results).items()},
         folded=True,
     )
-
-
-def short(metric: str) -> str:
-    """A metric's name for a table heading, without its unit."""
-    return metric.removesuffix("_ms").removesuffix("_s").replace("_", " ")

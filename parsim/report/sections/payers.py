@@ -24,6 +24,7 @@ def section(results: Results) -> Section | None:
                 deciles.with_columns(value=pl.col(column)).filter(pl.col("value") > 0),
                 names,
                 "response tokens",
+                title,
                 unit,
                 order,
             ),

@@ -44,7 +44,7 @@ def section(results: Results) -> Section | None:
                     legend(few),
                 ),
                 Chart(
-                    charts.over_time(frame, few, "step_ms", "ms a step"),
+                    charts.over_time(frame, few, "step_ms", "a step takes", unit="ms"),
                     "Step time",
                     "mean of each interval",
                     legend(few),

@@ -123,9 +123,7 @@ def _latency(results: Results, title: str) -> Section:
     names = labels(results)
     marks = {"capacity": results.facts["capacity_rps"]}
     blocks = [
-        Chart(
-            charts.against_load(lines(results, metric), names, f"{what}, ms", marks), what, "", legend(names)
-        )
+        Chart(charts.against_load(lines(results, metric), names, what, "ms", marks), what, "", legend(names))
         for metric, what in (
             ("mean_per_token_latency_ms", "Mean latency per token"),
             ("p90_per_token_latency_ms", "p90 latency per token"),

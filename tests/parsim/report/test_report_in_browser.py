@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from datetime import datetime
+from importlib.metadata import version
 from pathlib import Path
 
 import polars as pl
@@ -120,6 +122,59 @@ def test_a_click_on_a_heading_sorts(browser, page: Path) -> None:  # type: ignor
     up, down, state = browser.execute_script(script)
     assert up == sorted(up) and down == sorted(up, reverse=True)
     assert state == "descending"
+
+
+def test_a_click_on_a_legend_hides_a_policy_and_shows_it_again(browser, page: Path) -> None:  # type: ignore[no-untyped-def]
+    opened(browser, page, 1280)
+    script = """
+      const done = arguments[arguments.length - 1];
+      const figure = document.querySelector('figure:has(.legend button)');
+      const dots = () => figure.querySelectorAll('svg .mark-symbol path').length;
+      const wait = () => new Promise(resolve => setTimeout(resolve, 300));
+      const button = figure.querySelector('.legend button');
+      (async () => {
+        const before = dots();
+        button.click(); await wait(); const hidden = dots(); const pressed = button.getAttribute('aria-pressed');
+        button.click(); await wait(); done([before, hidden, pressed, dots()]);
+      })();
+    """
+    before, hidden, pressed, after = browser.execute_async_script(script)
+    assert before == after > hidden > 0
+    assert pressed == "false"
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_axes_read_as_people_say_them_and_their_labels_do_not_collide(
+    browser, page: Path, width: int
+) -> None:  # type: ignore[no-untyped-def]
+    opened(browser, page, width)
+    texts, collisions = browser.execute_script(
+        """
+        const texts = [], collisions = [];
+        for (const axis of document.querySelectorAll('.chart .role-axis-label')) {
+          const labels = [...axis.querySelectorAll('text')].filter(t => t.textContent && t.style.opacity !== '0'
+            && t.getAttribute('opacity') !== '0');
+          texts.push(...labels.map(t => t.textContent));
+          if (labels.some(t => /rotate\\(-?[1-9]/.test(t.getAttribute('transform') || ''))) continue;
+          const boxes = labels.map(t => t.getBoundingClientRect());
+          boxes.forEach((a, i) => boxes.slice(i + 1).forEach((b, j) => {
+            if (a.left < b.right && b.left < a.right && a.top < b.bottom - 2 && b.top < a.bottom - 2)
+              collisions.push([labels[i].textContent, labels[i + 1 + j].textContent]);
+          }));
+        }
+        return [texts, collisions];
+        """
+    )
+    assert collisions == []
+    assert len(texts) > 50
+    assert [text for text in texts if text.endswith("m")] == []
+
+
+def test_the_page_says_which_version_wrote_it_and_when(browser, page: Path) -> None:  # type: ignore[no-untyped-def]
+    opened(browser, page, 1280)
+    footer = browser.execute_script("return document.querySelector('footer').textContent")
+    written = datetime.fromtimestamp(page.stat().st_mtime).date()
+    assert f"parsim {version('parsim')} on {written}" in footer
 
 
 def test_dark_mode_keeps_text_readable(browser, page: Path) -> None:  # type: ignore[no-untyped-def]
