@@ -26,5 +26,5 @@ def in_processes(function: Callable[[Item], Result], items: Sequence[Item], work
     except BrokenProcessPool as error:
         raise UserError(
             f"one of {workers} processes was killed, perhaps for want of memory: what was finished is kept; run the"
-            " same command again, with fewer --jobs"
+            " same again with fewer processes"
         ) from error

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -113,3 +115,23 @@ def test_help_loads_nothing_heavy(command: list[str]) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "Usage" in done.stdout
+
+
+def messages(path: Path) -> Iterator[tuple[int, str]]:
+    """Line and words of every error that a file raises; a command in backquotes is no part of them."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Raise):
+            words = [part.value for part in ast.walk(node) if isinstance(part, ast.Constant)]
+            yield node.lineno, re.sub(r"`[^`]*`", "", "".join(map(str, words)))
+
+
+def test_errors_of_the_library_name_no_options_of_the_command_line() -> None:
+    commands = ("parsim/cli/", "parsim/validate/commands/", "parsim/options.py", "parsim/traces/cli.py")
+    for path in files("parsim"):
+        place = path.relative_to(ROOT).as_posix()
+        for line, words in (
+            messages(path) if not place.startswith((*commands, "parsim/traces/readers/")) else ()
+        ):
+            assert not re.search(r"(?<![\w-])--[a-z]", words.replace("ray start --head", "")), (
+                f"{place}:{line}"
+            )

@@ -59,10 +59,10 @@ def parse_constraint(text: str) -> Constraint:
         bound = float("nan")
     if match is None or bound != bound:
         raise UserError(
-            f"--subject-to {text!r}: write METRIC<=NUMBER or METRIC>=NUMBER, such as p99_ttft_ms<=2000"
+            f"constraint {text!r}: write METRIC<=NUMBER or METRIC>=NUMBER, such as p99_ttft_ms<=2000"
         )
     sense: Literal["<=", ">="] = "<=" if match[2] == "<=" else ">="
-    return Constraint(check_metric(match[1], "--subject-to"), sense, bound)
+    return Constraint(check_metric(match[1], "constraint"), sense, bound)
 
 
 @dataclass(frozen=True)

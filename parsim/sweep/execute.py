@@ -88,13 +88,13 @@ def _ray(jobs: Sequence[Job]) -> Iterator[tuple[str, Outcome]]:
     try:
         import ray
     except ImportError as error:
-        raise UserError("--executor ray: Ray is not installed; pip install 'parsim[ray]'") from error
+        raise UserError("executor ray: Ray is not installed; pip install 'parsim[ray]'") from error
     if not ray.is_initialized():
         try:
             ray.init(address="auto", log_to_driver=False)
         except ConnectionError as error:
             raise UserError(
-                "--executor ray: no running Ray cluster found; start one (ray start --head) or set RAY_ADDRESS"
+                "executor ray: no running Ray cluster found; start one (ray start --head) or set RAY_ADDRESS"
             ) from error
     from parsim.sweep.measure import measure
     from parsim.traces import read_trace

@@ -52,7 +52,7 @@ def run_sweep(
     Raises:
         UserError: the sweep file asks for something that does not exist; nothing is run then.
     """
-    check_metric(spec.objective, "--objective")
+    check_metric(spec.objective, "objective")
     constraints = [parse_constraint(text) for text in spec.subject_to]
     scoring = read_cost(spec.scoring_cost)
     store = Store(folder / "points")

@@ -110,7 +110,7 @@ def fetch(trace: PublicTrace, folder: Path, progress: Progress = lambda had, tot
         reason = getattr(error, "reason", error)
         raise UserError(f"{trace.url}: cannot be reached ({reason}){kept or '; check the network'}") from None
     except OSError as error:
-        raise UserError(f"{target}: cannot be written ({error.strerror}); choose another --out") from None
+        raise UserError(f"{target}: cannot be written ({error.strerror}); choose another place") from None
 
 
 def _download(url: str, part: Path, progress: Progress) -> None:

@@ -23,5 +23,5 @@ def test_all_results_come() -> None:
 
 
 def test_a_killed_process_is_told_in_a_line() -> None:
-    with pytest.raises(UserError, match=r"one of 2 processes was killed.*fewer --jobs"):
+    with pytest.raises(UserError, match=r"one of 2 processes was killed.*fewer processes"):
         list(in_processes(killed, [1, 2], 2))

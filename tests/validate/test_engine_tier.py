@@ -126,7 +126,7 @@ def test_cut_keeps_what_fits_and_starts_at_zero() -> None:
 
 @pytest.mark.parametrize("given", ["x", 0, -1, 2.5, None, True])
 def test_a_model_length_that_is_none_is_named(given: object) -> None:
-    with pytest.raises(UserError, match=r"--set max_model_len=.*whole number"):
+    with pytest.raises(UserError, match=r"max_model_len=.*whole number"):
         room_of(given)
 
 
@@ -217,13 +217,13 @@ def test_a_field_of_the_wrong_kind_in_a_choice_is_named(
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("max_num_seq", "8", r"--set max_num_seq: .*did you mean 'max_num_seqs'"),
+        ("max_num_seq", "8", r"max_num_seq: .*did you mean 'max_num_seqs'"),
         ("step_time.base_s", "1", "no setting of a real engine"),
-        ("max_num_seqs", "many", r"--set max_num_seqs: .*\(got 'many'\)"),
-        ("max_num_seqs", "0", r"--set max_num_seqs: .*\(got 0\)"),
-        ("block_size", "true", r"--set block_size: expected a number"),
-        ("num_gpu_blocks", "abc", r"--set num_gpu_blocks: .*\(got 'abc'\)"),
-        ("num_gpu_blocks", "-5", r"--set num_gpu_blocks: .*\(got -5\)"),
+        ("max_num_seqs", "many", r"max_num_seqs: .*\(got 'many'\)"),
+        ("max_num_seqs", "0", r"max_num_seqs: .*\(got 0\)"),
+        ("block_size", "true", r"block_size: expected a number"),
+        ("num_gpu_blocks", "abc", r"num_gpu_blocks: .*\(got 'abc'\)"),
+        ("num_gpu_blocks", "-5", r"num_gpu_blocks: .*\(got -5\)"),
         ("num_gpu_blocks", "32", r"num_gpu_blocks=32: .* max_model_len 1024 needs 33 blocks"),
         ("max_num_batched_tokens", "8", r"max_num_batched_tokens \(8\) must be at least max_num_seqs \(16\)"),
     ],
@@ -245,7 +245,7 @@ def test_settings_from_a_command_line_have_their_types() -> None:
 
 @pytest.mark.parametrize("load", [0.0, -1.0, float("nan"), float("inf")])
 def test_a_load_at_which_nothing_would_ever_arrive_is_refused(load: float) -> None:
-    with pytest.raises(UserError, match=r"--load .*above 0"):
+    with pytest.raises(UserError, match=r"load .*above 0"):
         at_load(trace(), load)
 
 

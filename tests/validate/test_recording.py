@@ -137,7 +137,7 @@ def test_settings_that_are_none_of_an_engine_are_named(
     served: pl.DataFrame, tmp_path: Path, as_folder: AsFolder
 ) -> None:
     folder = as_folder(served, tmp_path / "run")
-    with pytest.raises(UserError, match=r"--set: num_gpu_block: .*did you mean 'num_gpu_blocks'"):
+    with pytest.raises(UserError, match=r"changed field: num_gpu_block: .*did you mean 'num_gpu_blocks'"):
         calibrate(read_measured(folder), overrides={"num_gpu_block": 3})
     (folder / "meta.json").write_text(json.dumps({"kv_cache": {"block_size": "x"}}))
     with pytest.raises(UserError, match="recording run: block_size"):
@@ -177,7 +177,7 @@ def test_too_little_to_fit(served: pl.DataFrame, tmp_path: Path) -> None:
     measured = read_measured(tmp_path / "few.parquet")
     with pytest.raises(UserError, match="too few"):
         calibrate(measured)
-    with pytest.raises(UserError, match="--fit-share"):
+    with pytest.raises(UserError, match="fit share"):
         calibrate(measured, share=1.5)
 
 

@@ -122,8 +122,8 @@ class Corpus:
         chosen = list(models) or available
         if not models and len(available) > 1:
             raise UserError(
-                f"{self.source}: has lengths of {len(available)} models ({_some(available)}); name one with"
-                " --model (several, separated by commas, are averaged; 'all' averages all)"
+                f"{self.source}: has lengths of {len(available)} models ({_some(available)}); name one"
+                " (several, separated by commas, are averaged; 'all' averages all)"
             )
         if "all" in chosen:
             chosen = available

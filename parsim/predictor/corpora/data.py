@@ -26,17 +26,17 @@ def read_data(data: Path, corpus: str | None, unit: str | None, encoder: str) ->
     if corpus is None:
         if unit is not None:
             raise UserError(
-                f"--unit {unit}: DATA states its lengths itself; leave it out, or name a --corpus"
+                f"unit {unit!r}: the file states its lengths itself; leave the unit out, or name a public corpus"
             )
         return read_corpus(data)
     from parsim.predictor.corpora.paper_corpora import LAYOUTS, read_paper_corpus
     from parsim.predictor.ranker.encoder import load_encoder
 
     if corpus not in LAYOUTS:
-        raise UserError(f"--corpus {corpus}: unknown; there are {', '.join(LAYOUTS)}")
+        raise UserError(f"corpus {corpus!r}: unknown; there are {', '.join(LAYOUTS)}")
     counted = unit or "tokens"
     if counted not in ("tokens", "words", "chars"):
-        raise UserError(f"--unit {unit}: expected tokens, words or chars")
+        raise UserError(f"unit {unit!r}: expected tokens, words or chars")
     file = None if data.name == HUB and not data.exists() else data
     tokenizer = load_encoder(encoder).tokenizer if counted == "tokens" else None
     return read_paper_corpus(corpus, file, unit=counted, tokenizer=tokenizer)  # type: ignore[arg-type]

@@ -229,7 +229,7 @@ def _measure(responses: Sequence[str], unit: Unit, tokenizer: Any) -> list[float
         return [float(len(response.split())) for response in responses]
     if tokenizer is None:
         raise UserError(
-            "unit 'tokens' needs a tokenizer, the encoder's: count words or chars with --unit, or name an encoder that "
+            "unit 'tokens' needs a tokenizer, the encoder's: count words or chars, or name an encoder that "
             "has one"
         )
     encode: Callable[..., Any] = tokenizer

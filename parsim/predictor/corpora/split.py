@@ -90,5 +90,5 @@ def refuse_overlap(prompts: Sequence[str], training_keys: npt.NDArray[np.int64],
     if count:
         raise UserError(
             f"{where}: {count} of {len(prompts)} prompts were seen in training, so the figure would flatter;"
-            " --unseen evaluates the others only, --allow-seen evaluates all the same"
+            " evaluate the unseen ones only, or allow the seen ones"
         )

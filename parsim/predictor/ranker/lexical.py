@@ -132,7 +132,7 @@ def check_words(training: Sequence[str], validation: Sequence[str]) -> None:
     if len(validation) < 2:
         raise UserError(
             f"lexical=true: {len(validation)} validation prompts are too few to choose the words' share by, 2 are"
-            " needed; take more prompts, a smaller --test-share, or leave it out (lexical=false)"
+            " needed; take more prompts, a smaller share to test on, or leave it out (lexical=false)"
         )
 
 

@@ -200,7 +200,7 @@ class _Loop:
                     self.state_file.parent.rmdir()
             raise UserError(
                 f"loss is {loss.item()} at step {self.step + 1} (epoch {epoch + 1}), learning rate"
-                f" {recipe.rate:g}: lower it, or compute in 32 bits (--precision fp32); nothing was written"
+                f" {recipe.rate:g}: lower it, or compute in 32 bits (precision fp32); nothing was written"
             )
         self.optimizer.zero_grad(set_to_none=True)
         self.scaler.scale(loss).backward()

@@ -45,13 +45,12 @@ def try_out(encoder: Encoder, recipe: Recipe) -> None:
                 f"recipe: max_length={recipe.max_length}: {who} takes at most {positions} tokens; lower it"
             ) from error
         raise UserError(
-            f"{who}: cannot encode a prompt ({reason(error)}); name a text encoder such as BERT or MiniLM with"
-            " --encoder"
+            f"{who}: cannot encode a prompt ({reason(error)}); name a text encoder such as BERT or MiniLM"
         ) from error
     if shape != (*ids.shape, width):
         raise UserError(
             f"{who}: gives hidden states {list(shape)} for a prompt of {ids.shape[1]} tokens, expected"
-            f" {[*ids.shape, width]}; name a text encoder such as BERT or MiniLM with --encoder"
+            f" {[*ids.shape, width]}; name a text encoder such as BERT or MiniLM"
         )
     if not finite:
         raise UserError(f"{who}: gives hidden states that are no finite numbers; get its weights anew")

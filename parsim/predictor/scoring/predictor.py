@@ -56,7 +56,7 @@ class Predictor:
         if len(broken):
             raise UserError(
                 f"predictor {self.name}: gives no finite score to {len(broken)} of {len(distinct)} prompts, such as"
-                f" {distinct[broken[0]][:40]!r}; compute in 32 bits (--precision fp32), or train or copy it again"
+                f" {distinct[broken[0]][:40]!r}; compute in 32 bits (precision fp32), or train or copy it again"
             )
         by_prompt = dict(zip(distinct, scores, strict=True))
         return np.array([by_prompt[prompt] for prompt in prompts], dtype=float)
@@ -80,7 +80,7 @@ def load_predictor(name: str, *, precision: str = "auto") -> Predictor:
     """
     choices = get_args(Precision)
     if precision not in choices:
-        raise UserError(f"--precision {precision}: expected one of {', '.join(choices)}")
+        raise UserError(f"precision {precision!r}: expected one of {', '.join(choices)}")
     folder = shipped_folder(name)
     if folder is None and not Path(name).exists():
         raise UserError(

@@ -56,7 +56,8 @@ def score_trace(
     if not trace.has_prompts:
         raise UserError(
             f"trace {trace.name}: has no column 'prompt', so there is no text to score; join it"
-            " with a corpus that has some (python -m traces join), or emulate a predictor (simulate --emulate pars=TAU)"
+            " with a corpus that has some (`parsim traces join`), or emulate a predictor"
+            " (`parsim simulate --emulate pars=TAU`)"
         )
     without = trace.frame.filter(pl.col("prompt").is_null())
     if len(without):

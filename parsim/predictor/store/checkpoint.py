@@ -71,7 +71,7 @@ def save(
     if flaw:
         raise UserError(
             f"{folder}: what was trained is not usable ({flaw}), so it is not saved; lower the learning rate,"
-            " compute in 32 bits (--precision fp32), or train on more prompts"
+            " compute in 32 bits (precision fp32), or train on more prompts"
         )
     tensors[_KEYS] = torch.from_numpy(np.unique(training_keys))
     if lexical is not None:

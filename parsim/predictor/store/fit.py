@@ -79,7 +79,9 @@ def fit(
         UserError: a predictor is already there, the folder cannot be written, or see `train`.
     """
     if folder is not None and (folder / CARD).exists() and not overwrite:
-        raise UserError(f"{folder}: already holds a predictor; choose another folder or pass --overwrite")
+        raise UserError(
+            f"{folder}: already holds a predictor; choose another folder or allow it to be overwritten"
+        )
     if folder is not None:
         check_target(folder / CARD)
     training, validation, test = (data.take(rows) for rows in (parts.train, parts.validation, parts.test))

@@ -118,5 +118,5 @@ def prepare(spec: DataSet, base: Path, limit: int | None, encoder: str) -> Task:
 
 def _read(file: Path, corpus: str | None, unit: str | None, encoder: str) -> Corpus:
     if not file.exists() and not (corpus is not None and file.name == HUB):
-        raise UserError(f"{file}: no such file; name the folder of the data with --data")
+        raise UserError(f"{file}: no such file; name the folder of the data")
     return read_data(file, corpus, unit, encoder)

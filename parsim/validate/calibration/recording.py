@@ -58,7 +58,7 @@ def find_card(measured: Measured, gpu: str | None = None, model: str | None = No
     Raises:
         UserError: `gpu` or `model` is given and no preset has that name.
     """
-    for given, known, what in ((gpu, GPUS, "--gpu"), (model, MODELS, "--model")):
+    for given, known, what in ((gpu, GPUS, "GPU"), (model, MODELS, "model")):
         if given is not None and given not in known:
             raise UserError(f"{what} {given!r}: no such preset (choose from {', '.join(known)})")
     found_model = model or _longest(measured.model, MODELS)
@@ -117,7 +117,7 @@ def engine_of(
         hint = (
             nearest(field, list(EngineConfig.model_fields)) if field not in EngineConfig.model_fields else ""
         )
-        source = "--set" if field in overrides else f"recording {name}"
+        source = "changed field" if field in overrides else f"recording {name}"
         raise UserError(f"{source}: {first_problem(error)}{hint}") from error
     return config, inferred, notes
 
@@ -149,7 +149,7 @@ def calibrate(
     """
     count = measured.requests.height
     if not 0 < share <= 1:
-        raise UserError(f"--fit-share {share:g}: must be above 0 and at most 1")
+        raise UserError(f"fit share {share:g}: must be above 0 and at most 1")
     if count * share < 20:
         raise UserError(
             f"{measured.name}: {count} requests at a share of {share:g} are too few to fit (20 needed)"

@@ -80,7 +80,7 @@ def replay(
     if refused is not None:
         raise UserError(
             f"request {refused.request_id} was served in the measurement but not by the model: {refused.rejected}; "
-            "set the engine's true settings (--set num_gpu_blocks=..., --set max_model_len=...)"
+            "set the engine's true settings (num_gpu_blocks, max_model_len)"
         )
     return pl.DataFrame(
         {

@@ -36,7 +36,7 @@ def engine_settings(given: Mapping[str, object], defaults: Mapping[str, Any]) ->
     for name in given:
         if name not in SETTABLE:
             raise UserError(
-                f"--set {name}: no setting of a real engine{nearest(name, SETTABLE)} (choose from "
+                f"{name}: no setting of a real engine{nearest(name, SETTABLE)} (choose from "
                 f"{', '.join(SETTABLE)})"
             )
     settings = {**defaults, **{name: setting(value) for name, value in given.items()}}
@@ -44,11 +44,11 @@ def engine_settings(given: Mapping[str, object], defaults: Mapping[str, Any]) ->
     try:
         checked = EngineConfig.model_validate(free | settings)
     except ValidationError as error:
-        raise UserError(f"--set {first_problem(error)}") from error
+        raise UserError(first_problem(error)) from error
     room = checked.usable_blocks * checked.block_size
     if "max_model_len" in settings and room < checked.max_model_len:
         raise UserError(
-            f"--set num_gpu_blocks={checked.num_gpu_blocks}: without vLLM's null block they hold {room} tokens, a "
+            f"num_gpu_blocks={checked.num_gpu_blocks}: without vLLM's null block they hold {room} tokens, a "
             f"request of max_model_len {checked.max_model_len} needs "
             f"{-(-checked.max_model_len // checked.block_size) + 1} blocks; raise the one or lower the other"
         )

@@ -29,7 +29,7 @@ def room_of(max_model_len: object) -> int:
         UserError: no whole number above 0.
     """
     if isinstance(max_model_len, bool) or not isinstance(max_model_len, int) or max_model_len < 1:
-        raise UserError(f"--set max_model_len={max_model_len}: expected a whole number above 0")
+        raise UserError(f"max_model_len={max_model_len}: expected a whole number above 0")
     return max_model_len
 
 
@@ -73,7 +73,7 @@ def scored(
         if asked is None:
             raise UserError(
                 f"policy {policy.name} needs the column {policy.score}, which trace {trace.name} lacks; "
-                f"give --emulate {policy.name}=TAU"
+                f"score the trace, or emulate the predictor ({policy.name}=TAU)"
             )
         values, reached = emulate_scores(lengths, asked, seed)
         column = f"score.{policy.name}"
@@ -92,7 +92,7 @@ def at_load(trace: Trace, load: float) -> Trace:
         UserError: a load that is no number above 0.
     """
     if not 0.0 < load < float("inf"):
-        raise UserError(f"--load {load:g}: expected a number above 0")
+        raise UserError(f"load {load:g}: expected a number above 0")
     return Trace(trace.frame.with_columns(pl.col("arrival_s") / load), trace.metadata)
 
 

@@ -35,9 +35,9 @@ def from_engine(
     """
     require_vllm()
     if clock not in (*get_args(ClockName), "auto"):
-        raise UserError(f"--clock {clock!r}: must be wall, cpu or auto")
+        raise UserError(f"clock {clock!r}: must be wall, cpu or auto")
     if on_cuda() and clock == "cpu":
-        raise UserError("--clock cpu: on a GPU the CPU only waits; use --clock wall")
+        raise UserError("clock cpu: on a GPU the CPU only waits; use the wall clock")
     chosen: ClockName = "wall" if clock == "wall" or on_cuda() else "cpu"
     settings = engine_settings(settings, {} if on_cuda() else CPU_SETTINGS | {"num_gpu_blocks": 512})
     sample = []
@@ -67,7 +67,7 @@ def from_step_log(path: Path, engine: str | None, settings: Mapping[str, Any]) -
     """
     if engine is None:
         raise UserError(
-            f"{path}: a step log does not say the engine's settings; name them by --engine FILE or PRESET"
+            f"{path}: a step log does not say the engine's settings; name an engine that has them, a preset or a file"
         )
     config = load_engine(engine, dict(settings))
     steps = read_step_log(path)

@@ -103,7 +103,9 @@ def _record(run: EndToEnd, model: str, bar: Bar) -> Path:
     out = run.folder / "lengths.jsonl"
     recording = Recording(model, 1, run.temperature, run.max_tokens, 64, run.seed)
     if run.prompts is None:
-        raise UserError("give PROMPTS to record, or --lengths FILE that `python -m validate record` wrote")
+        raise UserError(
+            "nothing to serve: give prompts to record, or lengths that `python -m validate record` wrote"
+        )
     wanted = read_prompts(run.prompts, run.recorded)
     done = len(resume(out, recording.stamp()))
     bar.begin("recording natural lengths", len(wanted), done)

@@ -187,10 +187,10 @@ def _tuned(
 def _clocks(text: str) -> list[ClockName]:
     names = ["wall", "cpu"] if text == "both" else [text]
     if any(name not in get_args(ClockName) for name in names):
-        raise UserError(f"--clock {text!r}: must be wall, cpu or both")
+        raise UserError(f"clock {text!r}: must be wall, cpu or both")
     if on_cuda() and "cpu" in names:
         if text == "cpu":
-            raise UserError("--clock cpu: on a GPU the CPU only waits; use --clock wall")
+            raise UserError("clock cpu: on a GPU the CPU only waits; use the wall clock")
         names = ["wall"]
     return names  # type: ignore[return-value]
 

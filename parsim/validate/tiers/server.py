@@ -57,7 +57,7 @@ def run_server(run: ServerRun) -> bool:
     """
     console = Console(soft_wrap=True)
     if run.url is not None and len(run.policies) > 1:
-        raise UserError("--url: one server runs one policy; leave --url out to start a server for each")
+        raise UserError("one server runs one policy; without its address a server is started for each")
     if run.url is None:
         defaults = {} if on_cuda() else CPU_SETTINGS | {"num_gpu_blocks": 256}
         settings = engine_settings(run.settings, defaults)

@@ -84,7 +84,7 @@ def model_of(
     run = next((r for r in runs if not r.policy.ranked), None)
     if run is None:
         raise UserError(
-            "without --engine FILE the policy fcfs must be among those that are run: the model is fitted to it"
+            "without an engine file the policy fcfs must be among those that are run: the model is fitted to it"
         )
     known = {name: value for name, value in settings.items() if name in EngineConfig.model_fields}
     measured = Measured(

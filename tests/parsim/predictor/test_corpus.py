@@ -56,7 +56,7 @@ def test_a_terse_model_does_not_make_its_prompts_short(tmp_path: Path) -> None:
 
 def test_several_models_need_a_name(tmp_path: Path) -> None:
     corpus = read_corpus(write(tmp_path / "c.jsonl", [{"prompt": "a", "len": {"m": 1, "t": 2}}]))
-    with pytest.raises(UserError, match="--model"):
+    with pytest.raises(UserError, match="name one"):
         corpus.label()
     with pytest.raises(UserError, match="no lengths of model 'x'; it has"):
         corpus.label(["x"])

@@ -74,7 +74,7 @@ def test_tokens_are_counted_by_the_tokenizer(tmp_path: Path) -> None:
     assert read_paper_corpus(
         "math-plus", file, unit="tokens", tokenizer=tokenizer
     ).label().lengths.round() == [4]
-    with pytest.raises(UserError, match=r"needs a tokenizer.*--unit"):
+    with pytest.raises(UserError, match=r"needs a tokenizer.*count words or chars"):
         read_paper_corpus("math-plus", file, unit="tokens")
 
 

@@ -76,11 +76,13 @@ def test_train_evaluate_and_compare(public: Path, tiny_encoder: str, tmp_path: P
 @pytest.mark.parametrize("command", ["train", "compare"])
 def test_what_is_refused(public: Path, tiny_encoder: str, tmp_path: Path, command: str) -> None:
     start = [command, public, "--out", tmp_path / "out", "--set", f"encoder={tiny_encoder}"]
-    with pytest.raises(UserError, match=r"^--unit words: DATA states its lengths itself; leave it out"):
+    with pytest.raises(
+        UserError, match=r"^unit 'words': the file states its lengths itself; leave the unit out"
+    ):
         run(*start, "--unit", "words")
-    with pytest.raises(UserError, match="--corpus math: unknown; there are alpaca-gpt4"):
+    with pytest.raises(UserError, match="corpus 'math': unknown; there are alpaca-gpt4"):
         run(*start, "--corpus", "math")
-    with pytest.raises(UserError, match="--unit lines: expected tokens, words or chars"):
+    with pytest.raises(UserError, match="unit 'lines': expected tokens, words or chars"):
         run(*start, "--corpus", "math-plus", "--unit", "lines")
     with pytest.raises(UserError, match="no lengths of model 'm'"):
         run(*start, "--corpus", "math-plus", "--unit", "words", "--model", "m")
@@ -98,7 +100,7 @@ def test_a_spec_has_corpora_of_its_own(tmp_path: Path) -> None:
 def test_a_unit_without_a_corpus(public: Path, tiny_encoder: str, corpus_file: Path, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     run("train", corpus_file, "--out", tmp_path / "p", "--encoder", tiny_encoder, "--tuning", "frozen", *FAST)
-    with pytest.raises(UserError, match=r"^--unit words: DATA states its lengths itself"):
+    with pytest.raises(UserError, match=r"^unit 'words': the file states its lengths itself"):
         run("evaluate", tmp_path / "p", corpus_file, "--unit", "words")
 
 

@@ -131,7 +131,7 @@ def test_each_declared_precision_scores(predictor: Predictor, folder: Path, prec
 
 
 def test_another_precision_is_refused() -> None:
-    with pytest.raises(UserError, match="--precision fp8: expected one of auto, fp32, bf16, fp16"):
+    with pytest.raises(UserError, match="precision 'fp8': expected one of auto, fp32, bf16, fp16"):
         load_predictor("pars", precision="fp8")
 
 

@@ -51,7 +51,7 @@ def test_the_order_of_the_file_does_not_matter() -> None:
 
 def test_overlap_is_refused() -> None:
     keys = prompt_keys(["What is love?"])
-    with pytest.raises(UserError, match=r"1 of 2 prompts were seen in training.*--unseen"):
+    with pytest.raises(UserError, match=r"1 of 2 prompts were seen in training.*unseen"):
         refuse_overlap(["what  is LOVE?", "another"], keys, "data.jsonl")
     refuse_overlap(["another"], keys, "data.jsonl")
 

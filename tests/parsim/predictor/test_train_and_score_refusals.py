@@ -130,7 +130,7 @@ def test_the_share_of_the_trace_is_told_from_the_papers(
 
 
 def test_another_precision_is_refused_before_scoring(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="--precision fp8: expected one of auto, fp32, bf16, fp16"):
+    with pytest.raises(UserError, match="precision 'fp8': expected one of auto, fp32, bf16, fp16"):
         run("score", "pars", trace(tmp_path / "t.jsonl"), tmp_path / "o.parquet", "--precision", "fp8", "-q")
     assert not (tmp_path / "o.parquet").exists()
 
