@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from parsim.errors import UserError
 from parsim.scheduler import own_order
+from parsim.scheduler.policy import CLAIRVOYANT_COLUMNS
 
 if TYPE_CHECKING:
     import polars as pl
@@ -99,7 +100,7 @@ def simulate(
     if not len(trace):
         raise UserError(f"trace {trace.name}: holds no requests; nothing to simulate")
     check_clock(trace, engine, load)
-    scores, reached_tau = _scores(trace, policy, seed)
+    scores, reached_tau = policy_scores(trace, engine, policy, seed)
     log = None if steps == "none" else StepLog(detail=steps == "detail")
     scorer: VirtualScorer[EngineRequest] | None = None
     if scoring is not None and policy.has_predictor:
@@ -194,7 +195,8 @@ def _collector_paused() -> Iterator[None]:
 def score_problem(trace: Trace, policy: Policy) -> str | None:
     """Why the trace cannot be ordered by the policy, with the mend; None if it can."""
     column = policy.score
-    if column is None or policy.emulated_tau is not None or column in trace.frame.columns:
+    known = column in trace.frame.columns or column in CLAIRVOYANT_COLUMNS
+    if column is None or policy.emulated_tau is not None or known:
         return None
     name = column.removeprefix("score.")
     have = ", ".join(trace.score_names) or "none"
@@ -205,11 +207,18 @@ def score_problem(trace: Trace, policy: Policy) -> str | None:
     )
 
 
-def _scores(trace: Trace, policy: Policy, seed: int) -> tuple[pl.Series | None, float | None]:
-    """The score column of a policy and, where the scores are emulated, the tau-b they reach."""
+def policy_scores(
+    trace: Trace, engine: EngineConfig, policy: Policy, seed: int
+) -> tuple[pl.Series | None, float | None]:
+    """What a policy ranks the requests by and, where that is emulated, the tau-b it reaches.
+
+    Raises:
+        UserError: the trace lacks the policy's scores.
+    """
     import polars as pl
 
     from parsim.emulation import emulate_scores
+    from parsim.engine.work import clairvoyant_score
 
     if policy.emulated_tau is not None:
         scores, tau = emulate_scores(trace.frame["output_tokens"].to_numpy(), policy.emulated_tau, seed)
@@ -217,7 +226,11 @@ def _scores(trace: Trace, policy: Policy, seed: int) -> tuple[pl.Series | None, 
     problem = score_problem(trace, policy)
     if problem:
         raise UserError(problem)
-    return (None if policy.score is None else trace.frame[policy.score].cast(pl.Float64)), None
+    if policy.score is None:
+        return None, None
+    if policy.score in CLAIRVOYANT_COLUMNS:
+        return trace.frame.select(clairvoyant_score(policy.score, engine)).to_series(), None
+    return trace.frame[policy.score].cast(pl.Float64), None
 
 
 def _requests(

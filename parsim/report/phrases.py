@@ -12,6 +12,8 @@ from parsim.sweep.results import Results
 NAMES = {
     "fcfs": "FCFS",
     "oracle": "Oracle SJF",
+    "oracle-work": "Oracle work",
+    "oracle-weighted": "Oracle weighted work",
     "pars": "PARS",
     "pars-cross": "PARS-cross",
     "pars-plus": "PARS-plus",

@@ -16,8 +16,8 @@ DEFAULT_STARVATION_THRESHOLD_S = 120.0
 """PARS promotes a request that has waited more than two minutes (arXiv 2510.03243)."""
 SCORE_PREFIX = "score."
 """A trace's column `score.NAME` holds the scores of the predictor NAME."""
-CLAIRVOYANT_COLUMNS = frozenset({"output_tokens"})
-"""Columns that are known only once a request has been served."""
+CLAIRVOYANT_COLUMNS = frozenset({"output_tokens", "work_s", "weighted_work_s"})
+"""What is known only once a request has been served; the works follow from its lengths (`parsim.engine.work`)."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,15 @@ POLICIES: dict[str, Policy] = {
             "pars-plus", "score.pars-plus", "shortest predicted first; predictor: the project's best ranker"
         ),
         _ranked("pars-cross", "score.pars-cross", "PARS with a predictor trained on another model's lengths"),
-        _ranked("oracle", "output_tokens", "shortest true response first: no predictor can order better"),
+        _ranked("oracle", "output_tokens", "shortest true response first; its prompt is neglected"),
+        _ranked(
+            "oracle-work", "work_s", "least true work first, prompt and response at the engine's own rates"
+        ),
+        _ranked(
+            "oracle-weighted",
+            "weighted_work_s",
+            "least true work x response length first: for latency per token",
+        ),
         _ranked("prompt-sjf", "prompt_tokens", "shortest prompt first"),
         _ranked("hrrn", "output_tokens", "highest response ratio next, on the true response length", "hrrn"),
     )

@@ -11,6 +11,7 @@ from parsim.engine import EngineConfig, load_engine
 from parsim.errors import UserError, nearest
 from parsim.scheduler.policy import Policy, parse_policy
 from parsim.scheduler.victim import VictimRule
+from parsim.simulation import score_problem
 from parsim.sweep.point import Dial, Point
 from parsim.sweep.spec import ASSUMED_TAUS, SweepSpec
 from parsim.traces import Trace
@@ -90,7 +91,7 @@ def resolve(spec: SweepSpec, trace: Trace) -> Grid:
 def _scored(name: str, spec: SweepSpec, trace: Trace) -> tuple[Policy, float | None]:
     policy = parse_policy(name, trace.score_names)
     tau = spec.emulate.get(policy.name)
-    missing = policy.score is not None and policy.score not in trace.frame.columns
+    missing = score_problem(trace, policy) is not None
     if tau is None and missing:
         tau = ASSUMED_TAUS.get(policy.name)
         if tau is None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from parsim.errors import UserError
-from parsim.simulation import check_clock
+from parsim.simulation import check_clock, policy_scores, score_problem
+from parsim.traces import Trace
 from parsim.validate.parity.case import Case, CaseRequest
 
 if TYPE_CHECKING:
     from parsim.engine.config import EngineConfig
     from parsim.scheduler.policy import Policy
-    from parsim.traces import Trace
 
 EMULATED_TAU = 0.6
 """Kendall tau-b of the scores that stand in where a trace lacks those of a policy; any order will do here."""
@@ -35,14 +35,13 @@ def case_from_trace(
     check_clock(trace, engine, load)
     note = None
     scores: list[float | None] = [None] * frame.height
-    if policy.emulated_tau is None and policy.score in frame.columns:
-        scores = frame[policy.score].cast(float).to_list()
-    elif policy.ranked:
-        from parsim.emulation import emulate_scores
-
-        tau = EMULATED_TAU if policy.emulated_tau is None else policy.emulated_tau
-        emulated, reached = emulate_scores(frame["output_tokens"].to_numpy(), tau, seed)
-        scores = emulated.tolist()
+    ranking = policy
+    if score_problem(trace, policy):
+        ranking = policy.emulated(EMULATED_TAU)
+    found, reached = policy_scores(Trace(frame, trace.metadata), engine, ranking, seed)
+    if found is not None:
+        scores = found.to_list()
+    if reached is not None:
         note = f"scores of {policy.name} are emulated, tau-b {reached:.2f}"
     hashes = frame["prefix_hashes"].to_list() if trace.has_prefix_hashes else [None] * frame.height
     case = Case(
