@@ -96,6 +96,7 @@ class EngineRequest(WaitingRequest):
     ) -> None:
         self.arrival_s = arrival_s
         self.awaits_score = False
+        self.claimant = ""
         self.promoted = False
         self.rank = 0.0
         self.ticket = -1

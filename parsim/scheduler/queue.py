@@ -6,10 +6,12 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
 from math import inf
+from statistics import median_low
 from typing import Any, Generic, TypeVar
 
 from parsim.scheduler.guard import StarvationGuard
-from parsim.scheduler.order import ORDERS, Key, order_of
+from parsim.scheduler.judge import Judge
+from parsim.scheduler.order import ORDERS, Key, order_of, turn_key
 from parsim.scheduler.policy import Policy
 from parsim.scheduler.request import WaitingRequest
 
@@ -17,6 +19,9 @@ R = TypeVar("R", bound=WaitingRequest)
 
 SCORE_WAIT_S = 2.0
 """For so long after its arrival a request that awaits its score stands behind those that have one."""
+
+KNOWN_SCORES = 255
+"""A request without a score ranks at the median of so many of the last ones: no single score moves that."""
 
 
 class RankedQueue(Generic[R]):
@@ -26,10 +31,9 @@ class RankedQueue(Generic[R]):
     and the promoted requests under a ranked order; it is always served first. The ranked lane is a heap.
     Adding, removing, promoting, re-scoring and popping cost O(log waiting); only `hrrn` sorts anew each step.
 
-    A request without a score ranks at the mean of the scores seen so far (0 before the first): neither first
-    nor last, and under the guard like any other. One that awaits its score ranks last until the score comes or
-    `SCORE_WAIT_S` are over: under overload those that wait are mostly long, and at the mean every newcomer would pass
-    them unseen.
+    A request without a score ranks at the median of the last scores (0 before the first): neither first nor last, and
+    under the guard like any other. One that awaits its score ranks last until the score comes or `SCORE_WAIT_S` are
+    over: under overload those that wait are mostly long, and in the middle every newcomer would pass them unseen.
 
     An entry is live while its ticket is its request's. Dead entries (of requests that were removed, promoted
     or re-scored) stay until they surface or outnumber the live ones, and are dropped then.
@@ -37,9 +41,12 @@ class RankedQueue(Generic[R]):
     Args:
         policy: order, guard and victim.
         forgive: told of each failure of a user's order on a request, which then goes last; None: failures are raised.
+        judge: says whether scores may order requests; while it does not trust them all are served in turn.
     """
 
-    def __init__(self, policy: Policy, forgive: Callable[[Exception], None] | None = None) -> None:
+    def __init__(
+        self, policy: Policy, forgive: Callable[[Exception], None] | None = None, judge: Judge | None = None
+    ) -> None:
         self.policy = policy
         self.guard = (
             StarvationGuard(policy.starvation_threshold_s)
@@ -60,12 +67,18 @@ class RankedQueue(Generic[R]):
         self._dead = 0
         self._next_seq = 0
         self._next_ticket = 0
-        self._score_sum = 0.0
-        self._score_count = 0
+        self._scores: deque[float] = deque(maxlen=KNOWN_SCORES)
+        self.judge = judge
+        self._distrusts = False
 
     def begin_step(self, now_s: float) -> None:
         """Re-evaluate the guard and time-varying keys; call once at the start of every scheduling step."""
         self.now_s = now_s
+        if self.judge is not None:
+            self.judge.reassess()
+            if self.judge.trusted == self._distrusts:
+                self._distrusts = not self.judge.trusted
+                self._line_up()
         if self.guard is not None:
             for request in self.guard.overdue(now_s):
                 if request.waiting and not request.promoted:
@@ -147,6 +160,8 @@ class RankedQueue(Generic[R]):
         request.waiting = False
         request.ticket = -1
         self._size -= 1
+        if self.judge is not None:
+            self.judge.admitted(request)
         return request
 
     def remove(self, request: R) -> None:
@@ -156,8 +171,15 @@ class RankedQueue(Generic[R]):
             self._size -= 1
             self._bury(request)
 
+    def finished(self, request: R, output_tokens: int, stopped: bool | None) -> None:
+        """Say how a request ended: `stopped` by itself, False: cut, None: aborted or failed."""
+        if self.judge is not None:
+            self.judge.finished(request, output_tokens, stopped)
+
     def key(self, request: R) -> tuple[bool, Any, float, str]:
         """Where a request stands in this order, waiting or running; a strict total order, promoted first."""
+        if self._distrusts:
+            return (True, *turn_key(request, self.now_s))
         return (not request.promoted, *self._key(request, self.now_s))
 
     def __len__(self) -> int:
@@ -177,7 +199,7 @@ class RankedQueue(Generic[R]):
         """Put a live entry into the lane where the request belongs; an earlier one of it dies."""
         ticket = request.ticket = self._next_ticket
         self._next_ticket += 1
-        if self._in_turn or request.promoted:
+        if self._in_turn or self._distrusts or request.promoted:
             lane, seq = self._lane, request.seq
             if not lane or seq > lane[-1][0]:
                 lane.append((seq, ticket, request))
@@ -194,19 +216,30 @@ class RankedQueue(Generic[R]):
     def _move(self, request: R) -> None:
         """Rank a request anew and put it where it belongs, if it waits in the ranked lane."""
         self._rank(request)
-        if request.waiting and not request.promoted:
+        if request.waiting and not request.promoted and not self._distrusts:
             self._bury(request)
             self._enter(request)
 
     def _rank(self, request: R) -> None:
-        if request.score is not None:
-            request.rank = request.score
-            self._score_sum += request.score
-            self._score_count += 1
+        score = request.score
+        if score is not None and self.judge is not None:
+            score = self.judge.heard(request)
+        if score is not None:
+            request.rank = score
+            self._scores.append(score)
         elif request.awaits_score:
             request.rank = inf
         else:
-            request.rank = self._score_sum / self._score_count if self._score_count else 0.0
+            request.rank = median_low(self._scores) if self._scores else 0.0
+
+    def _line_up(self) -> None:
+        """Put everybody where he belongs now that scores have come into use or gone out of it."""
+        waiting = sorted(self, key=lambda request: request.seq)
+        self._lane.clear()
+        self._heap.clear()
+        self._dead = 0
+        for request in waiting:
+            self._enter(request)
 
     def _resort(self) -> None:
         key, now_s = self._key, self.now_s

@@ -11,6 +11,7 @@ class WaitingRequest:
         arrival_s: arrival in seconds, on the clock that `RankedQueue.begin_step` is given.
         score: predicted response length on any scale, higher = longer; None when nothing scored it.
         prompt_tokens: length of the prompt.
+        claimant: the client that gave the score; empty where a scorer did, or where it is not known.
         awaits_score: a scorer was asked and may still answer.
         rank: the number that orders it: the score, or what stands in for a missing one.
         seq: its place in the order of first enqueueing; -1 before that.
@@ -22,6 +23,7 @@ class WaitingRequest:
     __slots__ = (
         "arrival_s",
         "awaits_score",
+        "claimant",
         "promoted",
         "prompt_tokens",
         "rank",
@@ -39,6 +41,7 @@ class WaitingRequest:
         self.arrival_s = arrival_s
         self.score = score
         self.prompt_tokens = prompt_tokens
+        self.claimant = ""
         self.awaits_score = False
         self.rank = 0.0
         self.seq = -1

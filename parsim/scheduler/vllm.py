@@ -7,7 +7,7 @@ the like (`parsim.scheduler.settings`).
 A request's score comes from itself (`vllm_xargs: {"pars_score": 123.4}` over HTTP,
 `SamplingParams.extra_args` in process, or its `priority`), else from the scorer: for up to `SCORE_WAIT_S` a
 request that awaits its score stands behind the others. One without a score, or with one that is no finite
-number, ranks at the mean of the scores seen so far.
+number, ranks at the median of the last scores.
 `prompt-sjf` needs none: it reads the prompt's length.
 """
 
