@@ -16,6 +16,7 @@ from parsim.report.sections import (
     ranking,
     recommend,
     regime,
+    settings,
 )
 from parsim.sweep.results import Results, read_results
 
@@ -41,6 +42,7 @@ def page(results: Results) -> str:
     sections: list[Section | None] = [
         answer.section(results),
         latency.section(results),
+        settings.section(results),
         payers.section(results),
         regime.section(results),
         recommend.section(results),

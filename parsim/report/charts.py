@@ -147,15 +147,17 @@ def over_time(
     )
 
 
-def gain_map(frame: pl.DataFrame, own_blocks: int, own_rate: str) -> alt.LayerChart | alt.FacetChart:
-    """Cells of `gain` over `rate` (text, ordered by `rate_rps`) x `num_gpu_blocks`; the user's own cell is framed."""
+def gain_map(
+    frame: pl.DataFrame, field: str, title: str, own: int, own_rate: str
+) -> alt.LayerChart | alt.FacetChart:
+    """Cells of `gain` over `rate` (text, ordered by `rate_rps`) x `field`; the cell at `own` values is framed."""
     x = alt.X(
         "rate:N",
         title="requests per second",
         sort=alt.EncodingSortField("rate_rps"),
         axis=alt.Axis(labelAngle=0),
     )
-    y = alt.Y("num_gpu_blocks:O", title="KV blocks", sort="descending")
+    y = alt.Y(f"{field}:O", title=title, sort="descending", axis=alt.Axis(format=",d"))
     colour = alt.Color(
         "log_gain:Q",
         scale=alt.Scale(scheme="blueorange", domain=[-1.5, 1.5], domainMid=0, reverse=True, clamp=True),
@@ -163,7 +165,7 @@ def gain_map(frame: pl.DataFrame, own_blocks: int, own_rate: str) -> alt.LayerCh
     )
     tips = [
         alt.Tooltip("rate_rps:Q", title="requests/s", format=".3~g"),
-        "num_gpu_blocks:O",
+        alt.Tooltip(f"{field}:O", title=title),
         alt.Tooltip("gain:Q", title="gain over FCFS", format=".3~g"),
         alt.Tooltip("tail:Q", title="p99 latency / FCFS", format=".3~g"),
     ]
@@ -172,11 +174,28 @@ def gain_map(frame: pl.DataFrame, own_blocks: int, own_rate: str) -> alt.LayerCh
     words = base.mark_text(fontSize=12).encode(
         text="text:N", color=alt.condition("abs(datum.log_gain) > 0.9", alt.value("white"), alt.value("#222"))
     )
-    mine = pl.DataFrame({"rate": [own_rate], "num_gpu_blocks": [own_blocks]})
+    mine = pl.DataFrame({"rate": [own_rate], field: [own]})
     frame_mark = alt.Chart(mine).mark_rect(fillOpacity=0, stroke="#d7263d", strokeWidth=3).encode(x=x, y=y)
     return alt.layer(cells, words, frame_mark).properties(
-        width="container", height=34 * frame["num_gpu_blocks"].n_unique()
+        width="container", height=34 * frame[field].n_unique()
     )
+
+
+def by_setting(frame: pl.DataFrame, title: str, unit: str) -> alt.LayerChart | alt.FacetChart:
+    """Lines of `value` over `rate_rps` per `setting` (text), in the order of `frame`; log scale."""
+    order = frame["setting"].unique(maintain_order=True).to_list()
+    legend = alt.Legend(title=None, orient="bottom", columns=2, labelLimit=360)
+    colour = alt.Color("setting:N", scale=alt.Scale(domain=order, scheme="viridis"), legend=legend)
+    x = alt.X("rate_rps:Q", title="requests per second", scale=alt.Scale(zero=False, nice=False))
+    y = alt.Y("value:Q", title=title, scale=log_scale(frame, "value"), axis=axis(unit))
+    tips = [
+        "setting:N",
+        alt.Tooltip("rate_rps:Q", title="requests/s", format=".3~g"),
+        alt.Tooltip("value:Q", title=f"{title}, {unit}", format=".4~g"),
+    ]
+    base = alt.Chart(frame).encode(x=x, y=y, color=colour)
+    dots = base.mark_circle(size=36, opacity=1).encode(tooltip=tips)
+    return alt.layer(base.mark_line(strokeWidth=2), dots).properties(width="container", height=HEIGHT)
 
 
 def dial(

@@ -99,10 +99,15 @@ def per_request(requests: pl.DataFrame) -> pl.DataFrame:
 
 
 def _groups(rows: pl.DataFrame) -> list[dict[str, Any]]:
-    """Latency by output-length decile (equal counts, ties by arrival) and by client, the 20 busiest."""
+    """Latency by output-length decile and by client, the 20 busiest.
+
+    Equal lengths are in one group, so that deciles may be fewer than ten and of unlike size; the shortest is "1" and
+    the longest, where there are two or more, "10".
+    """
     if rows.is_empty():
         return []
-    decile = (pl.col("output_tokens").rank("ordinal") - 1) * 10 // pl.len() + 1
+    tenth = (pl.col("output_tokens").rank("min") - 1) * 10 // pl.len() + 1
+    decile = pl.when(tenth.max() > 1, tenth == tenth.max()).then(10).otherwise(tenth)
     parts = [rows.with_columns(kind=pl.lit("decile"), group=decile.cast(pl.Int64).cast(pl.String))]
     if "client_id" in rows.columns and rows["client_id"].n_unique() > 1:
         busiest = (

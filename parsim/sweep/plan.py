@@ -18,7 +18,7 @@ from parsim.traces import Trace
 
 RELATIVE_LOADS = (0.5, 0.75, 0.9, 1.0, 1.15, 1.3, 1.6)
 """The automatic range of loads, as shares of the rate that the engine sustains: idle to overload."""
-KV_FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
+MAP_FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
 GUARDS_S: tuple[float | None, ...] = (5.0, 15.0, 30.0, 60.0, 120.0, 300.0, None)
 DIALS = tuple(
     [Dial("everywhere", tau) for tau in (0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)]
@@ -138,17 +138,39 @@ def main_points(grid: Grid, loads: Sequence[float], seeds: Sequence[int]) -> lis
     ]
 
 
-def map_points(grid: Grid, loads: Sequence[float], seeds: Sequence[int], longest: int) -> list[Point]:
-    """Load x KV blocks under FCFS, the candidate and the oracle. `longest`: tokens of the longest request, which
-    fewer blocks would reject."""
-    own = grid.engine.num_gpu_blocks
-    least = -(-longest // grid.engine.block_size) + 2
-    blocks = sorted({max(round(own * factor), least) for factor in KV_FACTORS} | {own})
+def map_points(
+    grid: Grid, loads: Sequence[float], seeds: Sequence[int], longest: int, limit: str = "num_gpu_blocks"
+) -> list[Point]:
+    """Load x the engine's binding limit under FCFS, the candidate and the oracle.
+
+    `limit`: the field that is varied; `longest`: tokens of the longest request, which fewer blocks would reject.
+    """
     policies = [parse_policy("fcfs"), parse_policy("oracle"), *([grid.candidate] if grid.candidate else [])]
     return [
-        Point(policy, grid.engine.model_copy(update={"num_gpu_blocks": b}), load, seed, {"num_gpu_blocks": b})
-        for b, policy, load, seed in itertools.product(blocks, policies, loads, seeds)
+        Point(policy, grid.engine.model_copy(update=changed), load, seed, changed)
+        for changed, policy, load, seed in itertools.product(
+            limit_values(grid.engine, limit, longest), policies, loads, seeds
+        )
     ]
+
+
+def limit_values(engine: EngineConfig, limit: str, longest: int) -> list[dict[str, int]]:
+    """The engine's own value of a limit and smaller and larger ones, as changed fields; a step's budget grows with
+    the slots where it has to, and never falls below them."""
+    own = getattr(engine, limit)
+    least = {
+        "num_gpu_blocks": -(-longest // engine.block_size) + 2,
+        "max_num_seqs": 1,
+        "max_num_batched_tokens": max(
+            engine.max_num_seqs, 1 if engine.enable_chunked_prefill else engine.max_model_len
+        ),
+    }[limit]
+    values = sorted({max(round(own * factor), least) for factor in MAP_FACTORS} | {own})
+    changes = [{limit: value} for value in values]
+    if limit == "max_num_seqs":
+        budget = engine.max_num_batched_tokens
+        changes = [{**c, "max_num_batched_tokens": v} if (v := c[limit]) > budget else c for c in changes]
+    return changes
 
 
 def tau_points(grid: Grid, load: float, seeds: Sequence[int]) -> list[Point]:

@@ -17,6 +17,7 @@ from parsim.sweep.bound import lower_bound_ms
 from parsim.sweep.choice import chosen, serve_command, write_choice
 from parsim.sweep.choose import Decision, check_metric, decide, parse_constraint
 from parsim.sweep.execute import ExecutorName, Runner
+from parsim.sweep.limit import Limit, binding
 from parsim.sweep.measure import Outcome
 from parsim.sweep.point import Point
 from parsim.sweep.results import Results, collect
@@ -68,12 +69,13 @@ def run_sweep(
         runner = Runner(workload, store, spec.limits, scoring, executor, jobs, bar)
         capacity = sustained_rps(runner.run([plan.capacity_point(grid, seeds[0])], "capacity")[0])
         loads, focus = choose_loads(spec, capacity, workload)
-        studies = planned(spec, grid, workload, loads, focus, seeds)
+        limit = binding(runner, grid, loads[-1], seeds[0])
+        studies = planned(spec, grid, workload, loads, focus, seeds, limit)
         main = studies.pop("main")
         runs = [("main", *run) for run in zip(main, runner.run(main, "grid"), strict=True)]
         rest = [(study, point) for study, points in studies.items() for point in points]
         points = [point for _, point in rest]
-        facts = describe(spec, grid, workload, loads, focus, capacity, scoring)
+        facts = describe(spec, grid, workload, loads, focus, capacity, scoring) | {"limit": limit}
         if publish is not None and (runner.missing(points) or not (folder / "results.parquet").exists()):
             pending = {**facts, "pending": [str(s) for s in spec.studies], "bound": []}
             publish(tables(spec, grid, workload, runs, pending)[0])
@@ -151,6 +153,7 @@ def planned(
     loads: Sequence[float],
     focus: float,
     seeds: Sequence[int],
+    limit: Limit,
 ) -> dict[str, list[Point]]:
     """Study -> its points, the grid first."""
     few = seeds[:STUDY_SEEDS]
@@ -159,7 +162,7 @@ def planned(
     longest = min(longest, grid.engine.max_model_len)
     every = -(-len(loads) // MAP_LOADS)
     makers = {
-        "map": lambda: plan.map_points(grid, sorted({*loads[::every], focus}), seeds[:1], longest),
+        "map": lambda: plan.map_points(grid, sorted({*loads[::every], focus}), seeds[:1], longest, limit),
         "tau": lambda: plan.tau_points(grid, focus, few),
         "guard": lambda: plan.guard_points(grid, focus, few),
         "victim": lambda: plan.victim_points(grid, focus, few, longest),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from parsim.report import charts
-from parsim.report.page import Chart, Column, Columns, Section, Table
+from parsim.report.page import Chart, Column, Columns, Prose, Section, Table
 from parsim.report.sections.latency import labels, legend
 from parsim.report.verdict import base_rows
 from parsim.sweep.results import Results
@@ -16,43 +16,43 @@ def section(results: Results) -> Section | None:
     if results.groups.is_empty():
         return None
     names, load = labels(results), results.facts["focus_load"]
+    rate = load * results.facts["trace"]["rate_rps"]
     deciles = grouped(results, "decile", load)
     order = deciles.sort(pl.col("group").cast(pl.Int64))["bucket"].unique(maintain_order=True).to_list()
-    blocks: list[Chart] = [
-        Chart(
-            charts.by_group(
-                deciles.with_columns(value=pl.col(column)).filter(pl.col("value") > 0),
-                names,
-                "response tokens",
-                title,
-                unit,
-                order,
-            ),
-            title,
-            caption,
-            legend(names),
+    parts: list[Columns | Table | Prose] = []
+    if len(order) > 1:
+        caption = "by tenth of response length, shortest first"
+        if len(order) < 10:
+            caption = "by response length, shortest first; equal lengths are in one group"
+        shown = {
+            title: deciles.with_columns(value=pl.col(column)).filter(pl.col("value") > 0)
+            for column, title in (
+                ("mean_e2el_ms", "Mean latency of a request"),
+                ("max_wait_s", "Longest wait for a first slot"),
+            )
+        }
+        parts.append(
+            Columns(
+                [
+                    Chart(
+                        charts.by_group(frame, names, "response tokens", title, unit, order),
+                        title,
+                        caption,
+                        legend(names),
+                    )
+                    for (title, frame), unit in zip(shown.items(), ("ms", "s"), strict=True)
+                    if frame.height
+                ]
+            )
         )
-        for column, title, unit, caption in (
-            (
-                "mean_e2el_ms",
-                "Mean latency of a request",
-                "ms",
-                "by tenth of response length, shortest first",
-            ),
-            (
-                "max_wait_s",
-                "Longest wait for a first slot",
-                "s",
-                "by tenth of response length, shortest first",
-            ),
+        lead = f"At {rate:.3g} requests/s: which lengths are served sooner than under FCFS, and which later."
+    else:
+        lead = (
+            f"At {rate:.3g} requests/s. All responses are alike ({order[0]} tokens): none is short or long."
         )
-    ]
-    parts: list[Columns | Table] = [Columns(blocks)]
     clients = grouped(results, "client", load)
     if clients.height:
         parts.append(client_table(clients, results))
-    rate = load * results.facts["trace"]["rate_rps"]
-    lead = f"At {rate:.3g} requests/s. Short responses are served first, so the long ones carry what is won."
     return Section("Who pays", parts, lead, "who-pays")
 
 
@@ -80,7 +80,11 @@ def grouped(results: Results, kind: str, load: float) -> pl.DataFrame:
     )
     return (
         frame.join(spans, on="group")
-        .with_columns(bucket=pl.format("{}-{}", pl.col("a"), pl.col("b").cast(pl.Int64)))
+        .with_columns(
+            bucket=pl.when(pl.col("a") == pl.col("b"))
+            .then(pl.col("a").cast(pl.String))
+            .otherwise(pl.format("{}-{}", pl.col("a"), pl.col("b").cast(pl.Int64)))
+        )
         .drop("a", "b")
     )
 

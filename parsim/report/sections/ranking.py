@@ -8,7 +8,7 @@ from parsim.report import charts
 from parsim.report.page import Block, Chart, Column, Prose, Section, Table, figure
 from parsim.report.phrases import display
 from parsim.report.sections.latency import labels
-from parsim.report.verdict import HEADLINE, base_rows, gain
+from parsim.report.verdict import HEADLINE, NOTICEABLE, base_rows, gain
 from parsim.sweep.results import Results
 
 KINDS = {
@@ -80,10 +80,12 @@ def hurts_below(frame: pl.DataFrame) -> str:
     tau, won = line["tau"].to_list(), line["gain"].to_list()
     if not won:
         return ""
+    if max(won) < NOTICEABLE:
+        return f"In these runs no ranking quality gains {NOTICEABLE - 1:.0%}, not even the true order."
+    if 1 / NOTICEABLE < won[0] < NOTICEABLE and tau[0] <= 0.01 and min(won) >= 1 / NOTICEABLE:
+        return "A random order leaves the mean latency per token as it is under FCFS; better ones gain."
     if min(won) >= 1:
         return "The mean latency per token gains at every ranking quality measured, a random order included."
-    if max(won) <= 1:
-        return "No ranking quality gains anything here, not even the true order."
     for i in range(len(won) - 1, 0, -1):
         if won[i - 1] < 1 <= won[i]:
             if tau[i - 1] <= 0.01:

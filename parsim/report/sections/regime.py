@@ -1,27 +1,34 @@
-"""Where ordering matters: gain over load x KV blocks."""
+"""Where ordering matters: gain over load x the limit of the engine that binds."""
 
 from __future__ import annotations
-
-import math
 
 import polars as pl
 
 from parsim.report import charts
 from parsim.report.page import Chart, Columns, Prose, Section
 from parsim.report.phrases import display
-from parsim.report.verdict import HEADLINE
+from parsim.report.verdict import HEADLINE, QUEUE_SHARE
 from parsim.sweep.results import Results
+
+LIMITS = {
+    "max_num_seqs": ("slots (max_num_seqs)", "slots"),
+    "num_gpu_blocks": ("KV blocks", "KV blocks"),
+    "max_num_batched_tokens": ("token budget of a step (max_num_batched_tokens)", "tokens a step"),
+}
+"""The engine's limits by field: in a heading, and after a number."""
 
 
 def section(results: Results) -> Section | None:
     """A map for the oracle and one for the candidate policy."""
     if results.select("map").is_empty():
         return None
-    names = [n for n in (results.facts["candidate"], "oracle") if n]
+    limit = results.facts["limit"]
+    names = dict.fromkeys(n for n in (results.facts["candidate"], "oracle") if n)
     rate = results.facts["focus_load"] * results.facts["trace"]["rate_rps"]
+    own = results.facts["engine"][limit]
     maps = [
         Chart(
-            charts.gain_map(cells(results, name), results.facts["engine"]["num_gpu_blocks"], rate_text(rate)),
+            charts.gain_map(cells(results, name), limit, LIMITS[limit][1], own, rate_text(rate)),
             f"Gain of {display(results, name) if name != 'oracle' else 'Oracle SJF'} over FCFS",
             "FCFS mean latency per token / the policy's; blue helps, orange hurts; red frame: the verdict's point.",
         )
@@ -29,8 +36,8 @@ def section(results: Results) -> Section | None:
     ]
     return Section(
         "Where ordering matters",
-        [Columns(maps), Prose([onset(results)])],
-        "Load against KV cache size, one run a cell (first seed).",
+        [Columns(maps), Prose(onset(results))],
+        f"Load against the {LIMITS[limit][0]}, the limit that FCFS reaches first here. One run a cell (first seed).",
         "map",
     )
 
@@ -40,13 +47,14 @@ def rate_text(rate: float) -> str:
 
 
 def cells(results: Results, policy: str) -> pl.DataFrame:
-    """rate_rps, num_gpu_blocks, gain, tail, text of every cell."""
-    keys = ["load", "num_gpu_blocks", "seed"]
+    """rate_rps, the limit, gain, tail, text of every cell."""
+    limit = results.facts["limit"]
+    keys = ["load", limit, "seed"]
     rows = results.select("map", policy=policy)
     fcfs = results.select("map", policy="fcfs").select(*keys, base=HEADLINE, base_tail="p99_e2el_ms")
     frame = (
         rows.join(fcfs, on=keys)
-        .group_by("load", "num_gpu_blocks", "rate_rps", maintain_order=True)
+        .group_by("load", limit, "rate_rps", maintain_order=True)
         .agg(
             gain=(pl.col("base") / pl.col(HEADLINE)).mean(),
             tail=(pl.col("p99_e2el_ms") / pl.col("base_tail")).mean(),
@@ -61,17 +69,29 @@ def cells(results: Results, policy: str) -> pl.DataFrame:
     ).filter(pl.col("gain").is_finite())
 
 
-def onset(results: Results) -> str:
-    """At which load queueing begins for each KV size, in words."""
-    rows = results.select("map", policy="fcfs")
-    queued = rows.filter(pl.col("mean_queue_ms") >= 0.05 * pl.col("mean_e2el_ms"))
-    parts = []
-    for blocks in sorted(rows["num_gpu_blocks"].unique().to_list()):
-        first = queued.filter(pl.col("num_gpu_blocks") == blocks)["rate_rps"].min()
-        where = (
-            f"{first:.3g} requests/s"
-            if isinstance(first, float) and not math.isnan(first)
-            else "no load of this map"
-        )
-        parts.append(f"{blocks:,} blocks: {where}")
-    return "Queueing begins (FCFS requests wait 5% of their latency) at " + "; ".join(parts) + "."
+def onset(results: Results) -> list[str]:
+    """Between which loads of the map queueing begins for each value of the limit; values alike are told together."""
+    limit = results.facts["limit"]
+    rows = results.select("map", policy="fcfs").with_columns(
+        queues=pl.col("mean_queue_ms") >= QUEUE_SHARE * pl.col("mean_e2el_ms")
+    )
+    where: dict[str, list[str]] = {}
+    for value in sorted(rows[limit].unique().to_list()):
+        own = rows.filter(pl.col(limit) == value).sort("rate_rps")
+        where.setdefault(between(own["rate_rps"].to_list(), own["queues"].to_list()), []).append(f"{value:,}")
+    told = [f"with {_and(values)} {LIMITS[limit][1]} {text}" for text, values in where.items()]
+    return [f"FCFS requests wait {QUEUE_SHARE:.0%} of their latency or more: " + "; ".join(told) + "."]
+
+
+def between(rates: list[float], queues: list[bool]) -> str:
+    """From which rate on there is a queue, as exactly as these rates tell."""
+    if not any(queues):
+        return "at no load of this map"
+    first = queues.index(True)
+    if first == 0:
+        return f"at every load from {rate_text(rates[0])} requests/s on"
+    return f"from somewhere between {rate_text(rates[first - 1])} and {rate_text(rates[first])} requests/s on"
+
+
+def _and(words: list[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
