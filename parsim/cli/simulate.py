@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from parsim.cli.preset_options import Dtype, Gpu, KvCacheDtype, Tp
 from parsim.errors import UserError
 
 if TYPE_CHECKING:
@@ -48,8 +49,12 @@ def simulate_command(
         str, typer.Option(help="A policy: see `policies`; or module:function, an order of your own.")
     ] = "fcfs",
     engine: Annotated[
-        str, typer.Option(help="Preset MODEL-GPU, or a YAML or JSON file.")
+        str, typer.Option(help="Preset MODEL-GPU, a YAML or JSON file, or with --gpu a model.")
     ] = "llama-3.1-8b-a100-80g",
+    gpu: Gpu = None,
+    tp: Tp = None,
+    dtype: Dtype = None,
+    kv_cache_dtype: KvCacheDtype = None,
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Change an engine field; repeatable."),
@@ -107,7 +112,9 @@ def simulate_command(
         raise UserError(f"unexpected argument {context.args[0]!r}; see python -m parsim simulate --help")
     limits = slo_limits([*(slo or []), *context.args])
     cost = read_cost(scoring_cost)
-    config = load_engine(engine, pairs("--set", set_ or []))
+    config = load_engine(
+        engine, pairs("--set", set_ or []), gpu=gpu, tp=tp, dtype=dtype, kv_cache_dtype=kv_cache_dtype
+    )
     if trace == "bundled" and format_ is not None:
         raise UserError("--format: the bundled trace has a format of its own; leave it out")
     workload = bundled_trace() if trace == "bundled" else read_trace(trace, format=format_)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from parsim.cli.preset_options import Dtype, Gpu, KvCacheDtype, Tp
+
 if TYPE_CHECKING:
     from parsim.sweep.results import Results
 
@@ -31,7 +33,13 @@ def sweep(
     ] = None,
     out: Out = None,
     trace: Annotated[str | None, typer.Option(help="Trace file to replay, or 'bundled'.")] = None,
-    engine: Annotated[str | None, typer.Option(help="Engine preset or file.")] = None,
+    engine: Annotated[
+        str | None, typer.Option(help="Engine preset MODEL-GPU or file, or with --gpu a model.")
+    ] = None,
+    gpu: Gpu = None,
+    tp: Tp = None,
+    dtype: Dtype = None,
+    kv_cache_dtype: KvCacheDtype = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="Engine field, KEY=VALUE; a,b,c is swept. Repeatable.")
     ] = None,
@@ -67,6 +75,7 @@ def sweep(
         file,
         trace=trace,
         engine=engine,
+        put={"gpu": gpu, "tp": tp, "dtype": dtype, "kv_cache_dtype": kv_cache_dtype},
         set=set_,
         policies=policies,
         loads=loads,

@@ -2,6 +2,7 @@
 
 from parsim.engine.config import EngineConfig
 from parsim.engine.presets.load import DEFAULT_ENGINE, load_engine, preset_names
+from parsim.engine.presets.source import PresetSource
 from parsim.engine.step_time import StepTime
 
-__all__ = ["DEFAULT_ENGINE", "EngineConfig", "StepTime", "load_engine", "preset_names"]
+__all__ = ["DEFAULT_ENGINE", "EngineConfig", "PresetSource", "StepTime", "load_engine", "preset_names"]

@@ -30,6 +30,7 @@ class EngineConfig(BaseModel):
         watermark: share of the blocks kept free when a waiting request is admitted beside running ones.
         scheduler_reserve_full_isl: admit only if the whole current sequence fits, not just its first chunk.
         async_scheduling: a batch is formed while the previous one runs.
+        serve: what follows `vllm serve` to run this engine: the model and how it is put on its cards.
         step_time: the time of a step.
     """
 
@@ -48,6 +49,7 @@ class EngineConfig(BaseModel):
     watermark: float = Field(0.0, ge=0.0, lt=1.0, allow_inf_nan=False)
     scheduler_reserve_full_isl: bool = True
     async_scheduling: bool = True
+    serve: str = "MODEL"
     step_time: StepTime
 
     @field_validator("*", mode="before")

@@ -23,18 +23,6 @@ from parsim.sweep.configuration import ENGINE_COLUMNS, engine_of
 from parsim.sweep.plan import Grid
 from parsim.sweep.workload import Workload
 
-SERVED = {
-    "llama-3.1-8b": "meta-llama/Llama-3.1-8B-Instruct",
-    "llama-3.1-70b": "meta-llama/Llama-3.1-70B-Instruct",
-    "llama-3.2-1b": "meta-llama/Llama-3.2-1B-Instruct",
-    "llama-3.2-3b": "meta-llama/Llama-3.2-3B-Instruct",
-    "qwen2.5-7b": "Qwen/Qwen2.5-7B-Instruct",
-    "qwen2.5-14b": "Qwen/Qwen2.5-14B-Instruct",
-    "qwen2.5-32b": "Qwen/Qwen2.5-32B-Instruct",
-    "mistral-7b": "mistralai/Mistral-7B-Instruct-v0.3",
-    "deepseek-r1-distill-llama-8b": "deepseek-ai/DeepSeek-R1-Distill-Llama-8B",
-}
-"""Names on the hub of the presets' models; any other is left as MODEL."""
 SETTINGS = [name for name in ENGINE_COLUMNS if name != "step_time"]
 """Engine fields that a server can be started with; how long a step takes is the card's and the model's."""
 TOLD = ("max_num_seqs", "max_num_batched_tokens", "max_model_len", "block_size", "enable_prefix_caching")
@@ -49,8 +37,7 @@ def serve_command(policy: Policy, engine: EngineConfig, asked: Collection[str] =
     It names the fields in `asked` (those that a sweep set or varied), what differs from vLLM's default, and what
     vLLM would choose by the card (every `max_*`). `num_gpu_blocks` is what vLLM finds on the card unless asked for.
     """
-    model = next((full for short, full in SERVED.items() if engine.name.startswith(short)), "MODEL")
-    words = ["vllm", "serve", model]
+    words = ["vllm", "serve", *shlex.split(engine.serve)]
     for name, field in EngineConfig.model_fields.items():
         value = getattr(engine, name)
         told = name in TOLD or (value != field.default and name != "num_gpu_blocks")

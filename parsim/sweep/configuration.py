@@ -12,7 +12,9 @@ from parsim.engine import EngineConfig
 
 POLICY_COLUMNS = ("policy", "label", "starvation_threshold_s", "victim")
 """The columns of results that tell a policy."""
-ENGINE_COLUMNS = tuple(name for name in EngineConfig.model_fields if name not in ("name", "provenance"))
+ENGINE_COLUMNS = tuple(
+    name for name in EngineConfig.model_fields if name not in ("name", "provenance", "serve")
+)
 """The columns of results that tell an engine: every field but what it is called and where its numbers come from."""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ def apply_options(
     *,
     trace: str | None = None,
     engine: str | None = None,
+    put: Mapping[str, object] | None = None,
     set: Sequence[str] | None = None,
     policies: str | None = None,
     loads: str | None = None,
@@ -26,6 +27,8 @@ def apply_options(
     subject_to: Sequence[str] | None = None,
 ) -> SweepSpec:
     """The sweep of `file` (default: the bundled trace) with what the options say in place of its fields.
+
+    `put`: how the model that the engine names is put on cards, by the fields of `PresetSource`.
 
     A sweep of another trace than the bundled one is named after the trace, unless its file gives a name.
 
@@ -40,6 +43,10 @@ def apply_options(
             fields["name"] = name_after(Path(trace))
     if engine is not None:
         fields["engine"] = engine
+    given = {name: value for name, value in (put or {}).items() if value is not None}
+    if given:
+        before = fields.get("engine", spec.engine)
+        fields["engine"] = {**(before if isinstance(before, dict) else {"model": before}), **given}
     for text in set or ():
         name, value = _pair(text, "=", "--set", "KEY=VALUE")
         parts = [setting(part) for part in value.split(",")]

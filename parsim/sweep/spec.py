@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from parsim.engine import EngineConfig
+from parsim.engine import EngineConfig, PresetSource
 from parsim.errors import UserError, nearest
 from parsim.settings_file import read_settings
 
@@ -60,7 +60,10 @@ class SweepSpec(_Strict):
 
     name: str = Field("bundled", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     trace: TraceSource = TraceSource(bundled=True)
-    engine: str = Field(DEFAULT_ENGINE, description="preset, or a file with the engine's fields")
+    engine: str | PresetSource = Field(
+        DEFAULT_ENGINE,
+        description="preset, a file with the engine's fields, or {model, gpu, tp, dtype, kv_cache_dtype}",
+    )
     set: dict[str, Any] = Field({}, description="engine fields by vLLM's names; a list is swept")
     policies: tuple[str, ...] = DEFAULT_POLICIES
     starvation_threshold_s: tuple[Seconds | None, ...] | None = Field(

@@ -10,8 +10,11 @@ import numpy as np
 import polars as pl
 from pydantic import ValidationError
 
-from parsim.engine import EngineConfig, StepTime
-from parsim.engine.presets.hardware import GPUS, MODELS
+from parsim.engine import EngineConfig, PresetSource, StepTime
+from parsim.engine.presets.cards import CARDS
+from parsim.engine.presets.costs import costs_of
+from parsim.engine.presets.models import bundled, model_of
+from parsim.engine.presets.precision import precision_of
 from parsim.engine.presets.roofline import preset
 from parsim.errors import UserError, first_problem, nearest
 from parsim.validate.calibration.fit import (
@@ -52,18 +55,18 @@ class Calibrated:
     notes: tuple[str, ...]
 
 
-def find_card(measured: Measured, gpu: str | None = None, model: str | None = None) -> tuple[str, str] | None:
-    """Names of the model and GPU presets that the recording speaks of; None if it names none that is known.
+def find_card(measured: Measured, gpu: str | None = None, model: str | None = None) -> PresetSource | None:
+    """The model and card that the recording speaks of; None if it names none that is known.
 
     Raises:
         UserError: `gpu` or `model` is given and no preset has that name.
     """
-    for given, known, what in ((gpu, GPUS, "GPU"), (model, MODELS, "model")):
+    for given, known, what in ((gpu, CARDS, "GPU"), (model, bundled(), "model")):
         if given is not None and given not in known:
             raise UserError(f"{what} {given!r}: no such preset (choose from {', '.join(known)})")
-    found_model = model or _longest(measured.model, MODELS)
-    found_gpu = gpu or _longest(measured.gpu, GPUS)
-    return (found_model, found_gpu) if found_model and found_gpu else None
+    found_model = model or _longest(measured.model, bundled())
+    found_gpu = gpu or _longest(measured.gpu, CARDS)
+    return PresetSource(model=found_model, gpu=found_gpu) if found_model and found_gpu else None
 
 
 def _longest(text: str, names: Mapping[str, object]) -> str | None:
@@ -72,25 +75,27 @@ def _longest(text: str, names: Mapping[str, object]) -> str | None:
     return max(hits, key=len, default=None)
 
 
-def physics(model: str, gpu: str) -> dict[str, float]:
+def physics(card: PresetSource) -> dict[str, float]:
     """Seconds of each term if the card did what its datasheet says: weights or KV bytes / bandwidth, FLOPs / FLOP/s."""
-    shape, card = MODELS[model], GPUS[gpu]
+    model = model_of(card.model)
+    precision = precision_of(model, card.dtype, card.kv_cache_dtype)
+    costs = costs_of(model, precision, CARDS[card.gpu], card.tp)
     return {
-        "base_s": shape.weight_bytes / card.bandwidth,
-        "prefill_token_s": 2.0 * shape.parameters / card.flops,
-        "decode_seq_s": 2.0 * shape.parameters / card.flops,
-        "kv_token_s": shape.kv_bytes_per_token / card.bandwidth,
-        "attention_pair_s": 4.0 * shape.layers * shape.heads * shape.head_dim / card.flops,
+        "base_s": costs.weights_s + costs.experts_s,
+        "prefill_token_s": costs.token_s,
+        "decode_seq_s": costs.token_s + costs.sampled_s,
+        "kv_token_s": costs.kv_token_s,
+        "attention_pair_s": costs.pair_s,
     }
 
 
 def engine_of(
-    measured: Measured, card: tuple[str, str] | None, overrides: Mapping[str, object]
+    measured: Measured, card: PresetSource | None, overrides: Mapping[str, object]
 ) -> tuple[EngineConfig, bool, list[str]]:
     """The recorded engine with a step time still to be fitted, whether `num_gpu_blocks` was inferred, and notes."""
     notes = []
     known = {**measured.engine, **overrides}
-    base = preset(*card) if card else None
+    base = preset(card) if card else None
     if base is None:
         step = StepTime(base_s=0.01)
         fields: dict[str, object] = {
@@ -138,7 +143,7 @@ def calibrate(
     *,
     share: float = 0.5,
     seed: int = 0,
-    card: tuple[str, str] | None = None,
+    card: PresetSource | None = None,
     overrides: Mapping[str, object] | None = None,
     progress: Callable[[str, float], None] = lambda stage, objective: None,
 ) -> Calibrated:
@@ -177,7 +182,7 @@ def calibrate(
         config.model_copy(update={"step_time": step}),
         fit,
         roofline,
-        physics(*card) if card else {},
+        physics(card) if card else {},
         (*measured.notes, *notes),
     )
 

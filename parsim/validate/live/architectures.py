@@ -1,7 +1,7 @@
 """Architectures of usual models as numbers: enough for vLLM to run them with random weights, nothing downloaded.
 
-`architectures.json` holds what the models' published `config.json` say about their shape. `tiny` is no published
-model: two small layers that run in milliseconds on a CPU.
+The presets' models, and in `architectures.json` two more that are for a CPU: `tiny` is no published model but two small
+layers that run in milliseconds.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from parsim.engine.presets.model import read_config
+from parsim.engine.presets.models import bundled
 from parsim.errors import UserError, nearest
 
 
@@ -22,7 +24,7 @@ from parsim.errors import UserError, nearest
 def architectures() -> dict[str, dict[str, Any]]:
     """Configurations by name."""
     text = files("parsim.validate").joinpath("architectures.json").read_text(encoding="utf-8")
-    return dict(json.loads(text))
+    return {**json.loads(text), **{name: model["config"] for name, model in bundled().items()}}
 
 
 def write_model_folder(name: str, folder: Path) -> Path:
@@ -55,13 +57,5 @@ def model_folder(name: str) -> Path:
 
 
 def parameters(name: str) -> int:
-    """Weights of an architecture, embeddings included (biases left out)."""
-    c = architectures()[name]
-    hidden, layers = c["hidden_size"], c["num_hidden_layers"]
-    queries = c["num_attention_heads"] * c["head_dim"]
-    keys = c["num_key_value_heads"] * c["head_dim"]
-    layer = (
-        hidden * (queries + 2 * keys) + queries * hidden + 3 * hidden * c["intermediate_size"] + 2 * hidden
-    )
-    embeddings = c["vocab_size"] * hidden * (1 if c["tie_word_embeddings"] else 2)
-    return int(layers * layer + embeddings + hidden)
+    """Weights of an architecture, embeddings included."""
+    return int(read_config(architectures()[name], name, name).weights.total)

@@ -11,24 +11,6 @@ from parsim.engine import load_engine, preset_names
 from parsim.errors import UserError
 
 
-def test_the_rtx_4090_preset_has_the_blocks_that_vllm_resolved_on_one() -> None:
-    """2,588 blocks of 16 at 90% of memory (recording in LLMServingSim's repository); the preset is at 92%.
-
-    2% of 25.25 GB are 241 blocks of 2 MiB more.
-    """
-    blocks = load_engine("llama-3.1-8b-rtx-4090").num_gpu_blocks
-    assert blocks == pytest.approx(2588 + 241, rel=0.01)
-
-
-def test_llama_8b_kv_block_and_weight_read() -> None:
-    """2 (K, V) * 2 bytes * 32 layers * 8 heads * 128 = 128 KiB a token; 16.06 GB / (0.9 * 2039 GB/s) a step."""
-    step_time = load_engine("llama-3.1-8b-a100-80g").step_time
-    assert step_time.kv_token_s == pytest.approx(131072 / (0.9 * 2039e9))
-    assert step_time.base_s == pytest.approx(16.06e9 / (0.9 * 2039e9) + 0.5e-3)
-    assert step_time.source == "roofline"
-    assert "not measured" in step_time.provenance
-
-
 def test_every_preset_loads_and_none_is_too_small() -> None:
     names = preset_names()
     assert "llama-3.1-8b-h100" in names
