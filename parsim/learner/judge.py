@@ -65,7 +65,9 @@ class ScoreJudge:
         set_aside: scores of clients whose claims do not come true, or have not yet (`parsim.learner.claims`).
     """
 
-    def __init__(self) -> None:
+    def __init__(self, said_of: str = "") -> None:
+        """`said_of`: whose scores they are, where they are not the ones in use: for the log."""
+        self._said_of = said_of
         self.trusted = False
         self.tau = Tau(math.nan, math.nan)
         self.trusted_times = 0
@@ -158,9 +160,13 @@ class ScoreJudge:
         self.trusted = good
         self.trusted_times += good
         self.distrusted_times += not good
+        if self._said_of:
+            say = f"shadow {self._said_of}: its scores {'rank' if good else 'do not rank'}"
+        else:
+            say = "scores order requests" if good else "scores do not rank, so requests are served in turn"
         log.info(
-            "parsim: scores %s: tau %.2f +- %.2f over the last %d finished requests",
-            "order requests" if good else "do not rank, so requests are served first come, first served",
+            "parsim: %s: tau %.2f +- %.2f over the last %d finished requests",
+            say,
             tau.value,
             tau.error,
             self._known,

@@ -27,6 +27,16 @@ YIELD_S = 1e-4
 SAVE_EVERY_S = 300.0
 
 
+def create(model: str, learner_state: str | None = None) -> LearnerThread:
+    """The scorer named `online`: a learner that starts from what `learner_state` holds, or from nothing.
+
+    Args:
+        model: what is served; the learner needs nothing of it.
+        learner_state: file that its state is kept in; None for none.
+    """
+    return LearnerThread(OnlineLearner(), Path(learner_state) if learner_state else None)
+
+
 class LearnerStats:
     """Counters of a learner at work: failures (calls that raised), dropped (calls that found no room), saved."""
 

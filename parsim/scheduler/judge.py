@@ -8,13 +8,11 @@ from parsim.scheduler.request import WaitingRequest
 
 
 class Judge(Protocol):
-    """Watches how scores rank what finishes.
+    """Watches how scores rank what finishes."""
 
-    Attributes:
-        trusted: scores order the requests; else they are served first come, first served.
-    """
-
-    trusted: bool
+    @property
+    def trusted(self) -> bool:
+        """Whether scores order the requests; else they are served first come, first served."""
 
     def heard(self, request: WaitingRequest) -> float | None:
         """The request's score as far as it may be used: None for not at all. Called once a score."""

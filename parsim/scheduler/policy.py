@@ -32,6 +32,7 @@ class Policy:
             column that is stood in for, None for a predictor that does not exist.
         starvation_threshold_s: seconds of waiting after which a request is promoted; None for no guard.
         victim: `last` admitted (vLLM's fcfs) or `worst` in the order (vLLM's priority).
+        do_no_harm: scores order requests only while they rank what finishes (`parsim.learner.judge`).
         emulated_tau: Kendall tau-b of a degraded oracle that stands in for a predictor; None for real scores.
         summary: one line for a list of policies.
     """
@@ -42,6 +43,7 @@ class Policy:
     starvation_threshold_s: float | None = None
     victim: VictimRule = "last"
     emulated_tau: float | None = None
+    do_no_harm: bool = False
     summary: str = ""
 
     @property

@@ -6,8 +6,10 @@ import importlib
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar
+
+from parsim.scheduler.features import Features
 
 T = TypeVar("T")
 
@@ -20,16 +22,19 @@ failed batches and wrong answers with no score between. A poll that finds nothin
 
 
 class Scorer(Protocol):
-    """Predicts response lengths off the scheduling thread. All three methods return at once.
+    """Predicts response lengths off the scheduling thread. All methods return at once.
 
     A scorer whose worker can fail out of sight counts that in `stats.failures`, if it has such an attribute.
     """
 
-    def submit(self, request_id: str, prompt_token_ids: Sequence[int]) -> None:
-        """Ask for the score of a prompt."""
+    def submit(self, request_id: str, features: Features) -> None:
+        """Ask for the score of a request."""
 
     def poll(self) -> Mapping[str, float]:
         """Scores that became ready since the last call, by request id; higher = longer response."""
+
+    def finished(self, request_id: str, output_tokens: int, stopped: bool | None) -> None:
+        """A request that was submitted has left: `stopped` by itself, False: cut, None: aborted or failed."""
 
     def close(self) -> None:
         """Stop the worker; no call follows."""
@@ -53,14 +58,18 @@ class ScoreFeed:
         self.failures = 0
         self.given_up = False
 
-    def submit(self, request_id: str, prompt_token_ids: Sequence[int]) -> bool:
+    def submit(self, request_id: str, features: Features) -> bool:
         """Ask for a score; it comes out of `poll`, or never. Returns whether the scorer took the request."""
 
         def ask() -> bool:
-            self._scorer.submit(request_id, prompt_token_ids)
+            self._scorer.submit(request_id, features)
             return True
 
         return self._call(ask, False)
+
+    def finished(self, request_id: str, output_tokens: int, stopped: bool | None) -> None:
+        """Pass on how a request ended."""
+        self._call(lambda: self._scorer.finished(request_id, output_tokens, stopped), None)
 
     def poll(self) -> dict[str, float]:
         """The finite scores that became ready since the last call."""
@@ -141,19 +150,28 @@ def finite(raw: Any) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def load_scorer(path: str, model: str) -> Scorer:
-    """Call "package.module:name" with the served model's name or folder; it returns the scorer.
+NAMED_SCORERS = {"online": "parsim.learner.worker:create"}
+"""Scorers with a name."""
+
+
+def load_scorer(path: str, model: str, **options: Any) -> Scorer:
+    """Call "package.module:name" with the served model's name or folder and `options`; it returns the scorer.
+
+    Args:
+        path: such a place, or a name of `NAMED_SCORERS`.
+        model: what is served.
+        options: keyword arguments of the scorer.
 
     Raises:
         ValueError: the path names nothing that can be imported and called.
     """
-    module_name, _, name = path.partition(":")
+    module_name, _, name = NAMED_SCORERS.get(path, path).partition(":")
     try:
         factory = getattr(importlib.import_module(module_name), name)
     except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(f"parsim scheduler: scorer {path!r} is not 'package.module:name': {error}") from None
-    scorer: Scorer = factory(model)
-    missing = [method for method in ("submit", "poll", "close") if not hasattr(scorer, method)]
+    scorer: Scorer = factory(model, **options)
+    missing = [method for method in ("submit", "poll", "finished", "close") if not hasattr(scorer, method)]
     if missing:
         raise ValueError(f"parsim scheduler: scorer {path!r} has no {', '.join(missing)}")
     return scorer

@@ -11,13 +11,15 @@ from parsim.errors import closest, nearest
 from parsim.scheduler.policy import POLICIES, SCORE_PREFIX, Policy, as_policy
 from parsim.scheduler.victim import VictimRule
 
-ScoreSource = Literal["extra_args", "priority"]
+ScoreSource = Literal["extra_args", "priority", "scorer"]
 
 ENVIRONMENT_PREFIX = "PARSIM_"
 PREDICTOR_VARIABLE = "PARSIM_PREDICTOR"
 """Environment variable: the predictor (shipped name or folder) that the shipped scorer loads."""
 SCORE_KEY = "pars_score"
 """Key of a request's score in `SamplingParams.extra_args` (`vllm_xargs` over HTTP)."""
+APP_KEY = "pars_app"
+"""Key of the name of the application, template or client that sent a request, in the same place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +32,18 @@ class SchedulerSettings:
         starvation_threshold_s: seconds after which a waiting request is promoted; None for no guard;
             "default" for the policy's own.
         victim: who is preempted, `last` or `worst`; None for the policy's own.
-        score_source: where a request carries its score: `extra_args` (key `pars_score`) or `priority`.
+        score_source: where a request carries its score: `extra_args` (key `pars_score`), `priority`, where 0 is none
+            unless `priority_zero` is set, or `scorer`: nowhere, what clients claim is ignored.
         scorer: "package.module:name" of a callable that is given the model's name and returns a
-            `parsim.scheduler.scoring.Scorer`; None for none. It is asked about requests that carry no score.
+            `parsim.scheduler.scoring.Scorer`; `online` for the one that learns while it serves; None for none. It is
+            asked about requests that carry no score.
+        learner_state: file that the online learner keeps its state in; None for none.
+        do_no_harm: scores order requests only while they rank what finishes; None: wherever an order is not that of
+            arrival.
+        priority_zero: with `score_source` `priority`, a priority of 0, vLLM's default, is a score.
+        shadow: scorers that are asked about every request and not obeyed, by name (`parsim.learner.shadow`).
+        record: folder that receives a trace of what was served; None for none.
+        record_text: with `record`, also the prompts' token ids.
         metrics_port: TCP port on which Prometheus finds the scheduler's counters; None for none.
     """
 
@@ -42,6 +53,17 @@ class SchedulerSettings:
     score_source: ScoreSource = "extra_args"
     scorer: str | None = None
     metrics_port: int | None = None
+    learner_state: str | None = None
+    do_no_harm: bool | None = None
+    priority_zero: bool = False
+    shadow: tuple[str, ...] = ()
+    record: str | None = None
+    record_text: bool = False
+
+    @property
+    def judged(self) -> bool:
+        """Whether a judge watches the scores."""
+        return self.resolved_policy().ranked if self.do_no_harm is None else self.do_no_harm
 
     def resolved_policy(self) -> Policy:
         """The policy with the threshold and victim that were set in place of its own."""
@@ -117,6 +139,19 @@ def _one_of(*allowed: str) -> Callable[[Any, str], str]:
     return parse
 
 
+def _switch(raw: Any, where: str) -> bool:
+    switches = {"true": True, "1": True, "false": False, "0": False}
+    found = raw if isinstance(raw, bool) else switches.get(str(raw).lower())
+    return found if found is not None else _fail(where, raw, "true or false")
+
+
+def _names(raw: Any, where: str) -> tuple[str, ...]:
+    names = raw.split(",") if isinstance(raw, str) else raw
+    if isinstance(names, list | tuple) and all(isinstance(name, str) and name.strip() for name in names):
+        return tuple(name.strip() for name in names)
+    return _fail(where, raw, "a list of names")
+
+
 def _port(raw: Any, where: str) -> int:
     try:
         port = int(raw)
@@ -134,4 +169,8 @@ _PARSERS: dict[str, Callable[[Any, str], Any]] = {
     "victim": _one_of(*get_args(VictimRule)),
     "score_source": _one_of(*get_args(ScoreSource)),
     "metrics_port": _port,
+    "do_no_harm": _switch,
+    "priority_zero": _switch,
+    "shadow": _names,
+    "record_text": _switch,
 }

@@ -25,9 +25,13 @@ from vllm.v1.core.sched.request_queue import SchedulingPolicy
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.request import Request
 
-from parsim.scheduler.scoring import ScoreFeed, Scorer, finite, load_scorer
-from parsim.scheduler.settings import SCORE_KEY, SchedulerSettings, read_settings
+from parsim.learner.judge import ScoreJudge
+from parsim.learner.shadow import Panel, Shadow
+from parsim.scheduler.features import Features
+from parsim.scheduler.scoring import ScoreFeed, Scorer, load_scorer
+from parsim.scheduler.settings import SchedulerSettings, read_settings
 from parsim.scheduler.vllm_queue import ParsQueue
+from parsim.scheduler.vllm_request import app_of, ending_of, features_of, score_of
 from parsim.scheduler.vllm_version import check_interface, check_version
 
 log = logging.getLogger("vllm.parsim")
@@ -63,6 +67,7 @@ class ParsScheduler(Scheduler):
         self._counts = dict.fromkeys(("requests", "scored", "unscored", "scored_late", "order_failures"), 0)
         self._model = vllm_config.model_config.model
         self._feed: ScoreFeed | None = None
+        self.shadows: list[Shadow] = []
         self.serve_by(settings)
         if settings.metrics_port is not None:
             from parsim.scheduler.vllm_metrics import serve_metrics
@@ -96,16 +101,20 @@ class ParsScheduler(Scheduler):
         policy = settings.resolved_policy()
         self._prompt_length_is_score = policy.ranks_by_prompt
         self._needs_score = policy.needs_scores
-        self.waiting: ParsQueue = ParsQueue(policy, self._score_of, self._forgive)
+        self.judge = ScoreJudge() if settings.judged and policy.ranked else None
+        self._close_shadows()
+        self.shadows = [Shadow(name, self._feed_of(name)) for name in settings.shadow]
+        panel = Panel(self.judge, self.shadows) if self.shadows else self.judge
+        self.waiting: ParsQueue = ParsQueue(policy, self._score_of, self._forgive, panel)
         # vLLM names its two victim rules after its two orders; the order itself is the queue's.
         self.policy = SchedulingPolicy.PRIORITY if policy.victim == "worst" else SchedulingPolicy.FCFS
         self._feed = None
         if not self._needs_score:
             return
-        if scorer is None and settings.scorer is not None:
-            scorer = load_scorer(settings.scorer, self._model)
         if scorer is not None:
             self._feed = ScoreFeed(scorer, log)
+        elif settings.scorer is not None:
+            self._feed = self._feed_of(settings.scorer)
 
     def schedule(self, *args: Any, **options: Any) -> SchedulerOutput:
         if self._feed is not None:
@@ -113,7 +122,7 @@ class ParsScheduler(Scheduler):
         self.waiting.ranked.begin_step(self.clock())
         return super().schedule(*args, **options)
 
-    def stats(self) -> dict[str, int]:
+    def stats(self) -> dict[str, float]:
         """Counters since the start and gauges of this moment.
 
         requests, scored (carried a score), unscored (carried none that is a finite number), scored_late (by
@@ -121,9 +130,27 @@ class ParsScheduler(Scheduler):
         of the user's own), scorer_failures, scorer_given_up; waiting, tracked
         (entries held for requests that are not finished).
         """
-        feed = self._feed
+        feed, judge = self._feed, self.judge
+        judged: dict[str, float] = {}
+        if judge is not None:
+            judged = {
+                "scores_trusted": int(judge.trusted),
+                "scores_tau": judge.tau.value,
+                "scores_tau_error": judge.tau.error,
+                "trusted_times": judge.trusted_times,
+                "distrusted_times": judge.distrusted_times,
+                "scores_clipped": judge.clipped,
+                "claims_set_aside": judge.set_aside,
+            }
+        for shadow in self.shadows:
+            name = "".join(letter if letter.isalnum() else "_" for letter in shadow.name)
+            judged |= {
+                f"shadow_tau_{name}": shadow.tau.value,
+                f"shadow_trusted_{name}": int(shadow.judge.trusted),
+            }
         return {
             **self._counts,
+            **judged,
             "scorer_failures": feed.failures if feed else 0,
             "scorer_given_up": int(feed.given_up) if feed else 0,
             "waiting": len(self.waiting),
@@ -134,28 +161,47 @@ class ParsScheduler(Scheduler):
         log.info("parsim: %s", self.stats())
         if self._feed is not None:
             self._feed.close()
+        self._close_shadows()
         super().shutdown()
 
+    def _feed_of(self, scorer: str) -> ScoreFeed:
+        """A scorer by its name, shielded."""
+        options = {"learner_state": self._settings.learner_state} if scorer == "online" else {}
+        return ScoreFeed(load_scorer(scorer, self._model, **options), log)
+
+    def _close_shadows(self) -> None:
+        for shadow in self.shadows:
+            shadow.feed.close()
+
     def _free_request(self, request: Request, *args: Any, **options: Any) -> Any:
+        entry = self.waiting.entries.get(request.request_id)
+        if entry is not None:
+            tokens, stopped = ending_of(request)
+            self.waiting.ranked.finished(entry, tokens, stopped)
+            if self._feed is not None:
+                self._feed.finished(request.request_id, tokens, stopped)
         self.waiting.forget(request.request_id)
         return super()._free_request(request, *args, **options)
 
-    def _score_of(self, request: Request) -> tuple[float | None, bool]:
-        """The score that the request carries; one that carries none is put to the scorer, and may still get one."""
+    def _score_of(self, request: Request) -> tuple[float | None, bool, str]:
+        """The score that the request carries; one that carries none is put to the scorer, and may still get one. And
+        the client that gave it."""
         self._counts["requests"] += 1
+        features: Features | None = None
+        if self.shadows:
+            features = features_of(request, self.max_model_len)
+            for shadow in self.shadows:
+                shadow.arrived(request.request_id, features)
         if self._prompt_length_is_score:
-            return float(request.num_prompt_tokens), False
+            return float(request.num_prompt_tokens), False, ""
+        score = score_of(request, self._settings)
         awaits_score = False
-        if self._settings.score_source == "priority":
-            score = finite(request.priority)
-        else:
-            extra = getattr(request.sampling_params, "extra_args", None) or {}
-            score = finite(extra.get(SCORE_KEY))
         if self._needs_score:
             self._counts["unscored" if score is None else "scored"] += 1
-            if score is None and self._feed is not None and request.prompt_token_ids:
-                awaits_score = self._feed.submit(request.request_id, request.prompt_token_ids)
-        return score, awaits_score
+            if score is None and self._feed is not None:
+                features = features or features_of(request, self.max_model_len)
+                awaits_score = self._feed.submit(request.request_id, features)
+        return score, awaits_score, "" if score is None else app_of(request)
 
     def _forgive(self, error: Exception) -> None:
         """An order of the user's own failed on a request, which now goes last; the first time is logged."""

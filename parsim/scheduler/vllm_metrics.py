@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 class StatsCollector(Collector):
     """Reads `ParsScheduler.stats` whenever Prometheus asks; each entry is a gauge `parsim_NAME`."""
 
-    def __init__(self, stats: Callable[[], dict[str, int]]) -> None:
+    def __init__(self, stats: Callable[[], dict[str, float]]) -> None:
         self._stats = stats
 
     def collect(self) -> Iterator[Metric]:
@@ -20,7 +20,7 @@ class StatsCollector(Collector):
             yield GaugeMetricFamily(f"parsim_{name}", f"parsim scheduler: {name}", value)
 
 
-def serve_metrics(stats: Callable[[], dict[str, int]], port: int) -> None:
+def serve_metrics(stats: Callable[[], dict[str, float]], port: int) -> None:
     """Serve the counters over HTTP at this port, on a thread of their own, in the engine's process."""
     registry = CollectorRegistry()
     registry.register(StatsCollector(stats))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from vllm.v1.core.sched.request_queue import RequestQueue
 from vllm.v1.request import Request
 
+from parsim.scheduler.judge import Judge
 from parsim.scheduler.policy import Policy
 from parsim.scheduler.queue import RankedQueue
 from parsim.scheduler.request import WaitingRequest
@@ -17,9 +18,10 @@ class Entry(WaitingRequest):
 
     __slots__ = ("request",)
 
-    def __init__(self, request: Request, score: float | None, awaits_score: bool) -> None:
+    def __init__(self, request: Request, score: float | None, awaits_score: bool, claimant: str) -> None:
         super().__init__(request.request_id, request.arrival_time, score, request.num_prompt_tokens)
         self.awaits_score = awaits_score
+        self.claimant = claimant
         self.request: Request | None = request
 
 
@@ -54,17 +56,18 @@ class ParsQueue(RequestQueue):
 
     A request keeps its entry (score, place of first enqueueing, promotion) from its first arrival until
     `forget`, through preemptions; so returning to the queue, which vLLM calls prepending, is the same as
-    adding. `score_of` gives a new request's score, and whether one may still come.
+    adding. `score_of` gives a new request's score, whether one may still come, and which client gave it.
     `forgive` is told of each failure of a user's order; that request goes last.
     """
 
     def __init__(
         self,
         policy: Policy,
-        score_of: Callable[[Request], tuple[float | None, bool]],
+        score_of: Callable[[Request], tuple[float | None, bool, str]],
         forgive: Callable[[Exception], None],
+        judge: Judge | None = None,
     ) -> None:
-        self.ranked: RankedQueue[Entry] = RankedQueue(policy, forgive)
+        self.ranked: RankedQueue[Entry] = RankedQueue(policy, forgive, judge)
         self.entries: dict[str, Entry] = {}
         self._score_of = score_of
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from parsim.engine.scoring_cost import MAX_BATCH, MAX_WAIT_S
+from parsim.scheduler.features import Features
 from parsim.scheduler.settings import PREDICTOR_VARIABLE
 
 log = logging.getLogger("vllm.parsim")
@@ -98,8 +99,9 @@ class BatchScorer:
         self._worker = threading.Thread(target=self._work, name="parsim-scorer", daemon=True)
         self._worker.start()
 
-    def submit(self, request_id: str, prompt: str | Sequence[int]) -> None:
-        """Ask for the score of a prompt, given as text or as token ids."""
+    def submit(self, request_id: str, features: Features) -> None:
+        """Ask for the score of a request by its prompt: its text where that is at hand, else its token ids."""
+        prompt = features.prompt_token_ids if features.text is None else features.text
         try:
             held = prompt if isinstance(prompt, str) else array("q", prompt)
         except (TypeError, OverflowError) as error:  # no ids at all, or none that any tokenizer has
@@ -124,6 +126,9 @@ class BatchScorer:
         with self._lock:
             ready, self._ready = self._ready, {}
             return ready
+
+    def finished(self, request_id: str, output_tokens: int, stopped: bool | None) -> None:
+        """Nothing is learned from it."""
 
     def close(self) -> None:
         """Stop the worker after its present batch; what still waits is dropped."""

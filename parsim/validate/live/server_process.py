@@ -69,6 +69,7 @@ def running_server(
         "policy": policy.name,
         "starvation_threshold_s": policy.starvation_threshold_s,
         "victim": policy.victim,
+        "do_no_harm": policy.do_no_harm,
     }
     command += ["--scheduler-cls", PARS_SCHEDULER, "--additional-config", json.dumps({"parsim": parsim})]
     log.parent.mkdir(parents=True, exist_ok=True)

@@ -120,6 +120,7 @@ def serve(
             guard,
             policy.victim,
             scorer=scorer if policy.ranked else None,
+            do_no_harm=policy.do_no_harm,
         )
     )
     engine.reset_prefix_cache()

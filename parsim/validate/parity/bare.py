@@ -42,6 +42,7 @@ def bare_scheduler(case: Case) -> tuple[Scheduler, BlockHasher | None]:
         "policy": policy.reference if isinstance(policy.order, str) else policy,
         "starvation_threshold_s": policy.starvation_threshold_s,
         "victim": policy.victim,
+        "do_no_harm": policy.do_no_harm,
     }
     return assemble(case.engine, PARS_SCHEDULER, settings)
 

@@ -99,6 +99,7 @@ def _engine(case: Case) -> Any:
                     "policy": policy.name,
                     "starvation_threshold_s": policy.starvation_threshold_s,
                     "victim": policy.victim,
+                    "do_no_harm": policy.do_no_harm,
                 }
             },
         )

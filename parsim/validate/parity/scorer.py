@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from parsim.engine.scorer import VirtualScorer
 from parsim.engine.scoring_cost import ScoringCost
+from parsim.scheduler.features import Features
 
 
 class CaseScorer:
@@ -24,12 +25,15 @@ class CaseScorer:
         self._scores = scores
         self._clock = clock
 
-    def submit(self, request_id: str, prompt_token_ids: Sequence[int]) -> None:
-        self._worker.submit(request_id, len(prompt_token_ids), self._clock())
+    def submit(self, request_id: str, features: Features) -> None:
+        self._worker.submit(request_id, features.prompt_tokens, self._clock())
 
     def poll(self) -> dict[str, float]:
         ready = ((request_id, self._scores[request_id]) for request_id in self._worker.poll(self._clock()))
         return {request_id: score for request_id, score in ready if score is not None}
+
+    def finished(self, request_id: str, output_tokens: int, stopped: bool | None) -> None:
+        """Its scores are fixed."""
 
     def close(self) -> None:
         """Nothing to stop."""

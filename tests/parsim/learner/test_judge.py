@@ -88,6 +88,7 @@ def test_when_a_request_began_is_not_taken_for_how_long_it_is() -> None:
 
 
 def test_a_change_is_logged_in_one_line_and_only_then(caplog: pytest.LogCaptureFixture) -> None:
+
     with caplog.at_level(logging.INFO, logger="vllm.parsim"):
         service = Service(ScoreJudge(), 1)
         service.serve(800, lambda draw: draw)

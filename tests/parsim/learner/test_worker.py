@@ -60,6 +60,7 @@ def test_what_it_learned_is_there_after_a_restart_and_a_damaged_state_is_not(
     assert second.learner.learned == 40
     second.close()
     path.write_bytes(path.read_bytes()[:-4000])
+
     with caplog.at_level(logging.WARNING, logger="vllm.parsim"):
         third = LearnerThread(OnlineLearner(), path)
     assert third.learner.learned == 0

@@ -11,6 +11,7 @@ from parsim.errors import UserError
 from parsim.predictor.corpora.corpus import Labelled
 from parsim.predictor.corpora.split import split
 from parsim.predictor.ranker.recipe import Recipe
+from parsim.scheduler.features import Features
 from parsim.traces import Trace
 
 pytestmark = pytest.mark.predictor
@@ -169,7 +170,7 @@ def test_the_engines_scorer_decodes_token_ids_with_the_served_models_tokenizer(
     scorer = create(tiny_encoder)
     tokenizer = load_encoder(tiny_encoder).tokenizer
     for row, prompt in enumerate(("name cats", "story cats")):
-        scorer.submit(f"r{row}", tokenizer(prompt)["input_ids"])
+        scorer.submit(f"r{row}", Features(prompt_token_ids=tokenizer(prompt)["input_ids"]))
     found: dict[str, float] = {}
     end = time.monotonic() + 10
     while len(found) < 2 and time.monotonic() < end:

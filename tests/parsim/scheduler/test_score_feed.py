@@ -5,15 +5,17 @@ from __future__ import annotations
 import logging
 import time
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from parsim.scheduler import scoring
+from parsim.scheduler.features import Features
 from parsim.scheduler.scoring import FAILURES_IN_A_ROW, ScoreFeed, finite, load_scorer
 
 LOG = logging.getLogger("test.scoring")
+ASKED = Features(prompt_token_ids=[1], prompt_tokens=1)
 
 
 class Stub:
@@ -25,7 +27,7 @@ class Stub:
         self.error: Exception | None = None
         self.sleep_s = 0.0
 
-    def submit(self, request_id: str, prompt_token_ids: Sequence[int]) -> None:
+    def submit(self, request_id: str, features: Features) -> None:
         self.asked.append(request_id)
         time.sleep(self.sleep_s)
         if self.error:
@@ -36,6 +38,10 @@ class Stub:
             raise self.error
         ready, self.ready = self.ready, {}
         return ready
+
+    def finished(self, request_id: str, output_tokens: int, stopped: bool | None) -> None:
+        if self.error:
+            raise self.error
 
     def close(self) -> None:
         if self.error:
@@ -52,11 +58,11 @@ def test_failures_are_counted_logged_once_and_end_in_giving_up(caplog: pytest.Lo
     feed = ScoreFeed(stub, LOG)
     stub.error = RuntimeError("no weights")
     for number in range(FAILURES_IN_A_ROW - 1):
-        feed.submit(f"r{number}", [1])
+        feed.submit(f"r{number}", ASKED)
     assert not feed.given_up
     assert feed.poll() == {}
     assert feed.given_up and feed.failures == FAILURES_IN_A_ROW
-    feed.submit("later", [1])
+    feed.submit("later", ASKED)
     assert "later" not in stub.asked
     feed.close()
     messages = [record.getMessage() for record in caplog.records]
@@ -69,7 +75,7 @@ def test_a_success_between_failures_keeps_the_scorer() -> None:
     feed = ScoreFeed(stub, LOG)
     for number in range(3 * FAILURES_IN_A_ROW):
         stub.error = RuntimeError("now and then") if number % 2 else None
-        feed.submit(f"r{number}", [1])
+        feed.submit(f"r{number}", ASKED)
     assert not feed.given_up
     assert feed.failures == 3 * FAILURES_IN_A_ROW // 2
 
@@ -80,7 +86,7 @@ def test_a_scorer_that_blocks_the_scheduler_counts_as_failing(monkeypatch: pytes
     stub.sleep_s = 0.01
     feed = ScoreFeed(stub, LOG)
     for number in range(FAILURES_IN_A_ROW):
-        feed.submit(f"r{number}", [1])
+        feed.submit(f"r{number}", ASKED)
     assert feed.given_up
 
 
@@ -110,7 +116,7 @@ def test_failures_between_polls_that_find_nothing_end_in_giving_up() -> None:
     for number in range(FAILURES_IN_A_ROW):
         assert not feed.given_up
         stub.error = RuntimeError("no weights")
-        feed.submit(f"r{number}", [1])
+        feed.submit(f"r{number}", ASKED)
         stub.error = None
         feed.poll()
     assert feed.given_up
@@ -123,7 +129,7 @@ def test_a_scorer_whose_batches_all_fail_is_given_up(answers: bool, given_up: bo
     stub.stats = types.SimpleNamespace(failures=0)  # type: ignore[attr-defined]
     feed = ScoreFeed(stub, LOG)
     for number in range(2 * FAILURES_IN_A_ROW):
-        feed.submit(f"r{number}", [1])
+        feed.submit(f"r{number}", ASKED)
         stub.stats.failures += 1  # type: ignore[attr-defined]
         stub.ready = {"other": 1.0} if answers else {}
         feed.poll()
@@ -180,5 +186,5 @@ def test_load_scorer_names_a_path_that_leads_nowhere(path: str) -> None:
 
 
 def test_load_scorer_names_missing_methods() -> None:
-    with pytest.raises(ValueError, match="has no submit, poll, close"):
+    with pytest.raises(ValueError, match="has no submit, poll, finished, close"):
         load_scorer("builtins:str", "the-model")

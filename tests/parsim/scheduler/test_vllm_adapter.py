@@ -15,6 +15,7 @@ pytest.importorskip("vllm")
 
 from parsim.engine.config import EngineConfig
 from parsim.engine.step_time import StepTime
+from parsim.scheduler.features import Features
 from parsim.validate.parity.bare import PARS_SCHEDULER, assemble
 
 pytestmark = pytest.mark.vllm
@@ -34,7 +35,7 @@ class Harness:
             "enable_prefix_caching": False,
         }
         self.config = EngineConfig(**{**given, **engine}, step_time=StepTime(base_s=1.0))
-        self.scheduler, _ = assemble(self.config, PARS_SCHEDULER, settings or {})
+        self.scheduler, _ = assemble(self.config, PARS_SCHEDULER, {"do_no_harm": False, **(settings or {})})
         self.now_s = 0.0
         self.scheduler.clock = lambda: self.now_s
 
@@ -186,11 +187,12 @@ class LateScorer:
 
     def __init__(self) -> None:
         self.asked: list[str] = []
+        self.ended: list[tuple[str, int, bool | None]] = []
         self.ready: dict[str, float] = {}
         self.closed = False
         self.error: Exception | None = None
 
-    def submit(self, request_id: str, prompt_token_ids: list[int]) -> None:
+    def submit(self, request_id: str, features: Features) -> None:
         if self.error:
             raise self.error
         self.asked.append(request_id)
@@ -198,6 +200,9 @@ class LateScorer:
     def poll(self) -> dict[str, float]:
         ready, self.ready = self.ready, {}
         return ready
+
+    def finished(self, request_id: str, output_tokens: int, stopped: bool | None) -> None:
+        self.ended.append((request_id, output_tokens, stopped))
 
     def close(self) -> None:
         self.closed = True
