@@ -38,8 +38,7 @@ class SchedulerSettings:
             `parsim.scheduler.scoring.Scorer`; `online` for the one that learns while it serves; None for none. It is
             asked about requests that carry no score.
         learner_state: file that the online learner keeps its state in; None for none.
-        do_no_harm: scores order requests only while they rank what finishes; None: wherever an order is not that of
-            arrival.
+        do_no_harm: scores order requests only while they rank what finishes; None: wherever an order goes by scores.
         priority_zero: with `score_source` `priority`, a priority of 0, vLLM's default, is a score.
         shadow: scorers that are asked about every request and not obeyed, by name (`parsim.learner.shadow`).
         record: folder that receives a trace of what was served; None for none.
@@ -62,8 +61,9 @@ class SchedulerSettings:
 
     @property
     def judged(self) -> bool:
-        """Whether a judge watches the scores."""
-        return self.resolved_policy().ranked if self.do_no_harm is None else self.do_no_harm
+        """Whether a judge watches the scores: where the order goes by any."""
+        policy = self.resolved_policy()
+        return self.do_no_harm is not False and (policy.needs_scores or policy.ranks_by_prompt)
 
     def resolved_policy(self) -> Policy:
         """The policy with the threshold and victim that were set in place of its own."""

@@ -101,7 +101,7 @@ class ParsScheduler(Scheduler):
         policy = settings.resolved_policy()
         self._prompt_length_is_score = policy.ranks_by_prompt
         self._needs_score = policy.needs_scores
-        self.judge = ScoreJudge() if settings.judged and policy.ranked else None
+        self.judge = ScoreJudge() if settings.judged else None
         self._close_shadows()
         self.shadows = [Shadow(name, self._feed_of(name)) for name in settings.shadow]
         panel = Panel(self.judge, self.shadows) if self.shadows else self.judge

@@ -40,7 +40,7 @@ def request(harness: Any, name: str, *, long: bool, tokens: int = 0, **extra: An
         Request(
             request_id=name,
             prompt_token_ids=[5 if long else 9] * 4,
-            params=SamplingParams(
+            sampling_params=SamplingParams(
                 max_tokens=tokens or (LONG if long else SHORT), ignore_eos=True, extra_args=extra or None
             ),
             pooling_params=None,
@@ -168,7 +168,7 @@ def test_children_of_n_keep_the_score() -> None:
     parent = types.SimpleNamespace(
         request_id="p",
         external_req_id="p",
-        sampling_params=SamplingParams(n=3, extra_args={"pars_score": 4.0}),
+        params=SamplingParams(n=3, extra_args={"pars_score": 4.0}),
     )
     child = ParentRequest(parent)._get_child_sampling_params(1)  # type: ignore[arg-type]
     assert child.extra_args == {"pars_score": 4.0} and child.n == 1

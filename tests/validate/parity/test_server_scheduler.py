@@ -78,7 +78,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         "VLLM_LOGGING_LEVEL": "WARNING",
     }
     environment.pop("VLLM_ENABLE_V1_MULTIPROCESSING", None)
-    settings = {"policy": "pars", "starvation_threshold_s": 5, "metrics_port": metrics_port}
+    settings = {
+        "policy": "pars",
+        "starvation_threshold_s": 5,
+        "metrics_port": metrics_port,
+        "do_no_harm": False,
+    }
     log = (model / "server.log").open("wb")
     command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server"]
     command += ["--model", str(model), "--served-model-name", "tiny", "--load-format", "dummy"]
