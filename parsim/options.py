@@ -1,15 +1,54 @@
-"""Options that several commands share: from text to values."""
+"""Options that several commands share: how they are declared, and from text to values."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
 
 from parsim.errors import UserError
 
 if TYPE_CHECKING:
     from parsim.scheduler.policy import Policy
+
+TraceArgument = Annotated[str, typer.Argument(help="Trace file in any known format, or `bundled`.")]
+Engine = Annotated[
+    str, typer.Option("--engine", help="Preset MODEL-GPU, a YAML or JSON file, or with --gpu a model.")
+]
+Fields = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change an engine field; repeatable."),
+]
+Emulate = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--emulate",
+        metavar="POLICY=TAU",
+        help="Emulate a predictor at this Kendall tau-b; repeatable.",
+    ),
+]
+Victim = Annotated[str | None, typer.Option("--victim", metavar="last|worst", help="Who is preempted.")]
+Policies = Annotated[
+    list[str] | None, typer.Option("--policy", help="Policy; repeatable. The default five if left out.")
+]
+Repeats = Annotated[int, typer.Option("--repeats", min=1, help="Runs of each policy.")]
+Seed = Annotated[
+    int,
+    typer.Option("--seed", min=0, max=2**32 - 1, help="Of everything that is drawn at random."),
+]
+Jobs = Annotated[int | None, typer.Option("--jobs", min=1, help="Processes; default: all cores.")]
+Executor = Annotated[
+    Literal["local", "ray"], typer.Option("--executor", help="Processes here, or a running Ray cluster.")
+]
+Dummy = Annotated[
+    bool, typer.Option("--dummy", help="Random weights of the model's shape; nothing is downloaded.")
+]
+ReportFolder = Annotated[
+    Path | None, typer.Option("--out", help="Folder for the report; under reports/ if left out.")
+]
 
 
 def chosen_policy(

@@ -202,7 +202,7 @@ def score_problem(trace: Trace, policy: Policy) -> str | None:
     have = ", ".join(trace.score_names) or "none"
     return (
         f"policy {policy.name} needs the column {column}, which trace {trace.name} lacks (scores there: {have}); "
-        f"make it with `python -m parsim score {name} TRACE OUT` or stand in an emulated predictor with "
+        f"make it with `parsim score {name} TRACE OUT` or stand in an emulated predictor with "
         f"`--emulate {policy.name}=TAU`"
     )
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from parsim.cli import engines, metrics, policies, predictor_options, simulate, sweep
-from parsim.errors import run_cli
+from parsim.command import run_cli
 from parsim.traces.cli import app as traces_app
 from parsim.validate.cli import app as validate_app
 
@@ -40,5 +40,5 @@ def options(
 
 
 def main() -> None:
-    """Entry point of `parsim` and `python -m parsim`."""
+    """Entry point of `parsim` and `parsim`."""
     run_cli(app)

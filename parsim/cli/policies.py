@@ -15,7 +15,8 @@ def policies() -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from parsim.scheduler.policy import DEFAULT_STARVATION_THRESHOLD_S, POLICIES
+    from parsim.defaults import DEFAULT_STARVATION_THRESHOLD_S
+    from parsim.scheduler.policy import POLICIES
 
     table = Table("policy", "order", "needs column", "guard", "victim", "what it does")
     for policy in POLICIES.values():

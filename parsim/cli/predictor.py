@@ -39,7 +39,7 @@ def train_command(
     threads: int | None,
     progress: bool,
 ) -> None:
-    """`python -m parsim train`: see `parsim.predictor.store.fit.fit`."""
+    """`parsim train`: see `parsim.predictor.store.fit.fit`."""
     from parsim.predictor.corpora.split import SPLIT_SEED, split
     from parsim.predictor.store.card import check_name
     from parsim.predictor.store.fit import fit
@@ -96,7 +96,7 @@ def evaluate_command(
     as_json: bool,
     threads: int | None,
 ) -> None:
-    """`python -m parsim evaluate`: every measure of `parsim.predictor.quality.evaluate` on one corpus."""
+    """`parsim evaluate`: every measure of `parsim.predictor.quality.evaluate` on one corpus."""
     from parsim.predictor.corpora.split import refuse_overlap, seen
     from parsim.predictor.quality.measures import measure, print_report
     from parsim.predictor.scoring.predictor import load_predictor
@@ -143,7 +143,7 @@ def evaluate_command(
 def score_command(
     predictor: str, trace: Path, out: Path, *, precision: str, threads: int | None, progress: bool
 ) -> None:
-    """`python -m parsim score`: adds the column and says what it cost."""
+    """`parsim score`: adds the column and says what it cost."""
     from parsim.predictor.scoring.predictor import load_predictor
     from parsim.predictor.scoring.score import score_trace
     from parsim.traces import read_trace, write_trace
@@ -187,7 +187,7 @@ def compare_command(
     jobs: int,
     progress: bool,
 ) -> None:
-    """`python -m parsim compare`: see `parsim.studies.comparison.compare.run_comparison`."""
+    """`parsim compare`: see `parsim.studies.comparison.compare.run_comparison`."""
     from parsim.studies.comparison.compare import run_comparison
     from parsim.studies.comparison.spec import (
         ABLATIONS,

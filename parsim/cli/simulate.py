@@ -8,7 +8,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from parsim.cli.preset_options import Dtype, Gpu, KvCacheDtype, Tp
+from parsim.defaults import DEFAULT_ENGINE
 from parsim.errors import UserError
+from parsim.options import (
+    Emulate,
+    Engine,
+    Fields,
+    Seed,
+    TraceArgument,
+    Victim,
+    chosen_policy,
+    emulated_taus,
+    pairs,
+    slo_limits,
+)
 
 if TYPE_CHECKING:
     from parsim.simulation import Run
@@ -44,34 +57,24 @@ def register(app: typer.Typer) -> None:
 
 def simulate_command(
     context: typer.Context,
-    trace: Annotated[str, typer.Argument(help="Trace file in any known format, or `bundled`.")],
+    trace: TraceArgument,
     policy: Annotated[
         str, typer.Option(help="A policy: see `policies`; or module:function, an order of your own.")
     ] = "fcfs",
-    engine: Annotated[
-        str, typer.Option(help="Preset MODEL-GPU, a YAML or JSON file, or with --gpu a model.")
-    ] = "llama-3.1-8b-a100-80g",
+    engine: Engine = DEFAULT_ENGINE,
     gpu: Gpu = None,
     tp: Tp = None,
     dtype: Dtype = None,
     kv_cache_dtype: KvCacheDtype = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change an engine field; repeatable."),
-    ] = None,
+    set_: Fields = None,
     load: Annotated[float, typer.Option(help="Arrivals come this many times faster.")] = 1.0,
-    seed: Annotated[int, typer.Option(help="Seed of emulated scores.")] = 0,
-    emulate: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="POLICY=TAU", help="Emulate a policy's predictor at this Kendall tau-b; repeatable."
-        ),
-    ] = None,
+    seed: Seed = 0,
+    emulate: Emulate = None,
     starvation_threshold_s: Annotated[
         str | None,
         typer.Option(metavar="S|none", help="Seconds of waiting after which a request is promoted."),
     ] = None,
-    victim: Annotated[str | None, typer.Option(metavar="last|worst", help="Who is preempted.")] = None,
+    victim: Victim = None,
     scoring_cost: Annotated[
         str,
         typer.Option(
@@ -102,14 +105,13 @@ def simulate_command(
     from parsim.engine import load_engine
     from parsim.engine.scoring_cost import read_cost
     from parsim.metrics import summarize
-    from parsim.options import chosen_policy, emulated_taus, pairs, slo_limits
     from parsim.simulation import simulate
     from parsim.traces import bundled_trace, read_trace
 
     if steps_detail and steps is None:
         raise UserError("--steps-detail: needs --steps FILE to write to")
     if context.args and not slo:
-        raise UserError(f"unexpected argument {context.args[0]!r}; see python -m parsim simulate --help")
+        raise UserError(f"unexpected argument {context.args[0]!r}; see parsim simulate --help")
     limits = slo_limits([*(slo or []), *context.args])
     cost = read_cost(scoring_cost)
     config = load_engine(

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from parsim.cli.preset_options import Dtype, Gpu, KvCacheDtype, Tp
+from parsim.command import INTERRUPTED
+from parsim.options import Executor, Jobs
 
 if TYPE_CHECKING:
     from parsim.sweep.results import Results
 
 Out = Annotated[Path | None, typer.Option("--out", help="Folder to write to.", show_default="reports/NAME")]
-Jobs = Annotated[int | None, typer.Option("--jobs", min=1, help="Processes; default: all cores.")]
 Fresh = Annotated[
     bool, typer.Option("--resume/--fresh", help="Keep finished points, or run everything again.")
 ]
@@ -57,9 +58,7 @@ def sweep(
         list[str] | None,
         typer.Option("--subject-to", help="Constraint such as p99_ttft_ms<=2000. Repeatable."),
     ] = None,
-    executor: Annotated[
-        Literal["local", "ray"], typer.Option(help="Processes here, or a running Ray cluster.")
-    ] = "local",
+    executor: Executor = "local",
     jobs: Jobs = None,
     resume: Fresh = True,
 ) -> None:
@@ -100,7 +99,7 @@ def sweep(
             f"interrupted: {kept} finished runs are kept in {folder}; the same command resumes",
             file=sys.stderr,
         )
-        raise typer.Exit(130) from None
+        raise SystemExit(INTERRUPTED) from None
     page = write_report(folder, results)
     print_summary(results, Console(), page)
 
@@ -116,9 +115,7 @@ def report(
 
 def reproduce(
     out: Annotated[Path, typer.Option("--out", help="Folder to write to.")] = Path("reports/reproduce"),
-    executor: Annotated[
-        Literal["local", "ray"], typer.Option(help="Processes here, or a running Ray cluster.")
-    ] = "local",
+    executor: Executor = "local",
     jobs: Jobs = None,
     resume: Fresh = True,
 ) -> None:
@@ -133,7 +130,7 @@ def reproduce(
         done = run_paper(out, Console(stderr=True), executor, jobs, fresh=not resume)
     except KeyboardInterrupt:
         print(f"interrupted: finished runs are kept in {out}; the same command resumes", file=sys.stderr)
-        raise typer.Exit(130) from None
+        raise SystemExit(INTERRUPTED) from None
     page, rows = write_claims(out, done)
     table = Table(*(column.title for column in COLUMNS.values()), show_lines=True)
     for row in rows:

@@ -1,4 +1,4 @@
-"""What a predictor's scores cost: seconds a batch, as measured by `python -m parsim.predictor.scoring.cost`."""
+"""What a predictor's scores cost: seconds a batch, as measured by `parsim.predictor.scoring.cost`."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def read_cost(name_or_path: str) -> ScoringCost | None:
     if not path.exists() or path.is_dir():
         raise UserError(
             f"scoring cost {name_or_path!r}: expected shipped, free or a file; measure one with "
-            "python -m parsim.predictor.scoring.cost PREDICTOR FILE"
+            "parsim.predictor.scoring.cost PREDICTOR FILE"
         )
     fields = read_settings(path, "scoring cost")
     known = list(ScoringCost.model_fields)

@@ -6,14 +6,13 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
+from parsim.defaults import DEFAULT_STARVATION_THRESHOLD_S
 from parsim.errors import UserError, nearest
 from parsim.scheduler import own_order
 from parsim.scheduler.order import ORDERS, order_of
 from parsim.scheduler.own_order import KeyFunction
 from parsim.scheduler.victim import VictimRule
 
-DEFAULT_STARVATION_THRESHOLD_S = 120.0
-"""PARS promotes a request that has waited more than two minutes (arXiv 2510.03243)."""
 SCORE_PREFIX = "score."
 """A trace's column `score.NAME` holds the scores of the predictor NAME."""
 CLAIRVOYANT_COLUMNS = frozenset({"output_tokens", "work_s", "weighted_work_s"})

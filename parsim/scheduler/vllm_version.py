@@ -28,7 +28,7 @@ def check_version(log: logging.Logger) -> bool:
         return True
     log.warning(
         "parsim: vLLM %s was not tested with this scheduler (tested: %s), and vLLM's scheduler interface is "
-        "not public: run `python -m validate parity` before you trust it.",
+        "not public: run `parsim validate parity` before you trust it.",
         version,
         ", ".join(TESTED_VERSIONS),
     )

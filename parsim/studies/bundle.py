@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from parsim.errors import UserError, run_cli
+from parsim.command import run_cli
+from parsim.errors import UserError
 from parsim.json_lines import json_lines
 
 if TYPE_CHECKING:

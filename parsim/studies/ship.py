@@ -65,7 +65,7 @@ RECIPES = {
 }
 NOTES = [
     "Trained on exam questions (MMLU-Pro), grade-school and competition mathematics (ZeroEval) and hard chat prompts"
-    " (Arena-Hard), in English. On other traffic expect less; train on your own lengths with python -m parsim train.",
+    " (Arena-Hard), in English. On other traffic expect less; train on your own lengths with parsim train.",
     "Lengths are cl100k_base tokens of published outputs; responses cut at a cap count as at least that long.",
 ]
 

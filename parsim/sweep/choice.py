@@ -1,4 +1,4 @@
-"""`choice.json`: what a sweep chose and predicts, for `python -m validate`; and the command line that runs it."""
+"""`choice.json`: what a sweep chose and predicts, for `parsim validate`; and the command line that runs it."""
 
 from __future__ import annotations
 

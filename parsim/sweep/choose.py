@@ -9,9 +9,9 @@ from typing import Literal
 
 import polars as pl
 
+from parsim.defaults import DEFAULT_STARVATION_THRESHOLD_S
 from parsim.errors import UserError, nearest
 from parsim.metrics import METRICS
-from parsim.scheduler.policy import DEFAULT_STARVATION_THRESHOLD_S
 from parsim.sweep.configuration import ENGINE_COLUMNS, configuration_columns
 
 EQUAL = 0.02

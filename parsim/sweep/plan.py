@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from parsim.defaults import DEFAULT_STARVATION_THRESHOLD_S
 from parsim.engine import EngineConfig, load_engine
 from parsim.errors import UserError, nearest
 from parsim.scheduler.policy import Policy, parse_policy
@@ -19,7 +20,7 @@ from parsim.traces import Trace
 RELATIVE_LOADS = (0.5, 0.75, 0.9, 1.0, 1.15, 1.3, 1.6)
 """The automatic range of loads, as shares of the rate that the engine sustains: idle to overload."""
 MAP_FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
-GUARDS_S: tuple[float | None, ...] = (5.0, 15.0, 30.0, 60.0, 120.0, 300.0, None)
+GUARDS_S: tuple[float | None, ...] = (5.0, 15.0, 30.0, 60.0, DEFAULT_STARVATION_THRESHOLD_S, 300.0, None)
 DIALS = tuple(
     [Dial("everywhere", tau) for tau in (0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)]
     + [Dial(where, tau) for where in ("short", "long", "across") for tau in (0.0, 0.25, 0.5, 0.75)]
@@ -96,7 +97,7 @@ def _scored(name: str, spec: SweepSpec, trace: Trace) -> tuple[Policy, float | N
         tau = ASSUMED_TAUS.get(policy.name)
         if tau is None:
             raise UserError(
-                f"policy {name!r}: the trace has no column {policy.score!r}; add it (python -m parsim score) "
+                f"policy {name!r}: the trace has no column {policy.score!r}; add it (parsim score) "
                 f"or state a tau under emulate"
             )
     if tau is None:

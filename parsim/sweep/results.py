@@ -121,7 +121,7 @@ def read_results(folder: Path) -> Results:
     except FileNotFoundError as error:
         missing = Path(str(error.filename or "results.parquet")).name
         raise UserError(
-            f"{folder}: no finished sweep here ({missing} is missing); run python -m parsim sweep"
+            f"{folder}: no finished sweep here ({missing} is missing); run parsim sweep"
         ) from error
     except (pl.exceptions.PolarsError, OSError, ValueError) as error:
         raise UserError(f"{folder}: the results cannot be read ({error}); run the sweep again") from error

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parsim.defaults import DEFAULT_STARVATION_THRESHOLD_S
 from parsim.engine import EngineConfig
 from parsim.metrics import METRICS
-from parsim.scheduler.policy import DEFAULT_STARVATION_THRESHOLD_S, Policy
+from parsim.scheduler.policy import Policy
 from parsim.sweep.choose import Constraint
 from parsim.sweep.configuration import engine_columns
 from parsim.sweep.execute import Runner

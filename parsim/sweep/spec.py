@@ -9,12 +9,12 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from parsim.defaults import DEFAULT_ENGINE
 from parsim.engine import EngineConfig, PresetSource
 from parsim.errors import UserError, nearest
 from parsim.settings_file import read_settings
 
 Study = Literal["map", "tau", "guard", "victim", "timeline", "search"]
-DEFAULT_ENGINE = "llama-3.1-8b-a100-80g"
 DEFAULT_POLICIES = ("fcfs", "prompt-sjf", "pointwise", "listwise", "pars", "oracle")
 ASSUMED_TAUS = {"pointwise": 0.561, "listwise": 0.559, "pars": 0.571, "pars-plus": 0.575, "pars-cross": 0.556}
 """Kendall tau-b at which a predictor is emulated on a trace without its scores: that of the shipped predictors on

@@ -1,6 +1,6 @@
-"""`python -m parsim.traces`."""
+"""`parsim.traces`."""
 
-from parsim.errors import run_cli
+from parsim.command import run_cli
 from parsim.traces.cli import app
 
-run_cli(app)
+run_cli(app, "parsim traces")

@@ -77,7 +77,7 @@ def checked(
     if not bad.is_empty():
         message = _describe(bad, where)
         if not skip_bad:
-            mend = "mend or delete these rows, or drop them with `python -m traces convert --skip-bad`"
+            mend = "mend or delete these rows, or drop them with `parsim traces convert --skip-bad`"
             raise UserError(f"{path}: {message}; {mend}")
         frame = frame.join(bad, on="row", how="anti", maintain_order="left")
         notes.append(f"dropped {message}")

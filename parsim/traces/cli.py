@@ -1,4 +1,4 @@
-"""`python -m traces`: look at traces, convert, draw, join and fetch them."""
+"""`parsim traces`: look at traces, convert, draw, join and fetch them."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def list_traces(own: Catalogue = None) -> None:
     from parsim.traces.fetch import catalogue
     from parsim.traces.readers import FORMATS
 
-    public = Table("name", "what", "licence", "checksum", title="python -m traces fetch NAME")
+    public = Table("name", "what", "licence", "checksum", title="parsim traces fetch NAME")
     for entry in (catalogue(own) if own else catalogue()).values():
         public.add_row(entry.name, entry.title, entry.licence, "known" if entry.sha256 else "at first fetch")
     formats = Table("format", "what", "holds", title="--format")

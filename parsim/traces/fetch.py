@@ -61,7 +61,7 @@ def catalogue(path: Path = CATALOGUE) -> dict[str, PublicTrace]:
 def find(name: str, known: dict[str, PublicTrace]) -> PublicTrace:
     """Raises `UserError`, with the nearest name, if the catalogue has no such trace."""
     if name not in known:
-        raise UserError(f"unknown trace {name!r}{nearest(name, known)}; see `python -m traces list`")
+        raise UserError(f"unknown trace {name!r}{nearest(name, known)}; see `parsim traces list`")
     return known[name]
 
 

@@ -1,6 +1,6 @@
-"""`python -m parsim.validate`."""
+"""`parsim.validate`."""
 
-from parsim.errors import run_cli
+from parsim.command import run_cli
 from parsim.validate.cli import app
 
-run_cli(app)
+run_cli(app, "parsim validate")

@@ -1,4 +1,4 @@
-"""`python -m validate`: what the simulator says, held against the real vLLM.
+"""`parsim validate`: what the simulator says, held against the real vLLM.
 
 Each command lives in a module of its own with `register(app)`; those modules import vLLM, torch and Polars only
 inside their functions.
@@ -25,7 +25,7 @@ COMMAND_MODULES = (
 )
 
 DEFAULT_COMMAND = "auto"
-"""Runs where the first argument names no command: `python -m validate [reports/NAME/choice.json]`."""
+"""Runs where the first argument names no command: `parsim validate [reports/NAME/choice.json]`."""
 
 
 class ValidateGroup(TyperGroup):

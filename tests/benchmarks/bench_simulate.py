@@ -48,7 +48,7 @@ def workload(requests: int, rate: float) -> Trace:
 
 
 def whole_process(trace: Path) -> tuple[float, float]:
-    """CPU-seconds and peak MiB of `python -m parsim simulate` in a process of its own."""
+    """CPU-seconds and peak MiB of `parsim simulate` in a process of its own."""
     settings = [part for item in SETTINGS.items() for part in ("--set", f"{item[0]}={item[1]}")]
     command = [sys.executable, "-m", "parsim", "simulate", str(trace), "--json", *settings]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -1,4 +1,4 @@
-"""`python -m parsim simulate`, as a person runs it."""
+"""`parsim simulate`, as a person runs it."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_policy_without_its_scores_offers_both_ways(trace: str) -> None:
     done = run("simulate", trace, "--policy", "pars")
     assert done.returncode == 2
     assert "score.pars" in done.stderr
-    assert "python -m parsim score pars" in done.stderr
+    assert "parsim score pars" in done.stderr
     assert "--emulate pars=TAU" in done.stderr
 
 

@@ -13,7 +13,7 @@ from parsim.traces import Trace, UserError, read_corpus, read_trace, write_trace
 
 PLAIN = "request_id,arrival_s,prompt_tokens,output_tokens\n"
 AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
-MEND = "mend or delete these rows, or drop them with `python -m traces convert --skip-bad`"
+MEND = "mend or delete these rows, or drop them with `parsim traces convert --skip-bad`"
 
 
 def moon(timestamp: object = 0, tokens: object = 5, output: object = 5, hashes: object = ()) -> str:
@@ -165,7 +165,7 @@ FILES = {
     "arrival misspelt": (
         b'{"request_id": "a", "arrival": 1, "prompt_tokens": 3, "output_tokens": 4}\n',
         "no column arrival_s (nearest: arrival): a prompt corpus, lengths without arrival times; give it some: "
-        "`python -m traces join",
+        "`parsim traces join",
     ),
     "uneven lists": (
         json.dumps({"input_lens": [1], "output_lens": [1, 2], "start_times": [0, 1]}).encode(),

@@ -1,4 +1,4 @@
-"""`python -m traces` as a user runs it."""
+"""`parsim traces` as a user runs it."""
 
 from __future__ import annotations
 

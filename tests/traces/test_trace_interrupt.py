@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import typer
 
-from parsim.errors import run_cli
+from parsim.command import INTERRUPTED, run_cli
 
 
 @pytest.mark.parametrize(("said", "line"), [(False, "interrupted: what was finished is kept\n"), (True, "")])
@@ -18,7 +18,7 @@ def test_an_interrupt_is_one_line(said: bool, line: str, capsys: pytest.CaptureF
             raise KeyboardInterrupt
         except KeyboardInterrupt:
             if said:
-                raise typer.Exit(130) from None
+                raise SystemExit(INTERRUPTED) from None
             raise
 
     monkeypatch.setattr("sys.argv", ["work"])

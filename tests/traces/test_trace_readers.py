@@ -230,7 +230,7 @@ def test_vidur_lengths_are_a_corpus_and_with_arrivals_a_trace(tmp_path):
         (3772, 54),
         (2015, 156),
     ]
-    with pytest.raises(UserError, match=r"lengths without arrival times.*python -m traces join .*v\.csv"):
+    with pytest.raises(UserError, match=r"lengths without arrival times.*parsim traces join .*v\.csv"):
         read_trace(lengths)
     arriving = written(
         tmp_path, "w.csv", "arrived_at,num_prefill_tokens,num_decode_tokens\n2.5,3772,54\n3,1,1\n"

@@ -16,8 +16,6 @@ from parsim.engine.step_time import StepTime
 from parsim.errors import UserError, first_problem, nearest
 from parsim.settings_file import read_settings, setting
 
-DEFAULT_ENGINE = "llama-3.1-8b-a100-80g"
-
 
 def preset_names() -> list[str]:
     """Names of the presets on one card: MODEL-GPU for every pair that fits."""

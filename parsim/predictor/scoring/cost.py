@@ -1,4 +1,4 @@
-"""Measure what a predictor's scores cost on this machine: `python -m parsim.predictor.scoring.cost PREDICTOR FILE`.
+"""Measure what a predictor's scores cost on this machine: `parsim.predictor.scoring.cost PREDICTOR FILE`.
 
 The file is what `--scoring-cost` of `simulate` and `scoring_cost` of a sweep take.
 """
@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import typer
 
+from parsim.command import run_cli
 from parsim.engine.scoring_cost import ScoringCost
-from parsim.errors import run_cli
 from parsim.files import replacing
 
 Floats = npt.NDArray[np.float64]

@@ -68,7 +68,7 @@ class Predictor:
 
 
 def load_predictor(name: str, *, precision: str = "auto") -> Predictor:
-    """Load a shipped predictor by name, or a folder that `python -m parsim train` wrote; merged for fast
+    """Load a shipped predictor by name, or a folder that `parsim train` wrote; merged for fast
     scoring.
 
     Args:
@@ -85,7 +85,7 @@ def load_predictor(name: str, *, precision: str = "auto") -> Predictor:
     if folder is None and not Path(name).exists():
         raise UserError(
             f"{name}: no folder, and no shipped predictor{nearest(name, SHIPPED)} (shipped are "
-            f"{', '.join(SHIPPED)}; make one with: python -m parsim train)"
+            f"{', '.join(SHIPPED)}; make one with: parsim train)"
         )
     ranker, lexical, card, keys = load(folder or Path(name))
     if card.recipe.tuning == "lora":

@@ -84,7 +84,7 @@ def read_card(folder: Path) -> Card:
     """
     file = folder / CARD
     if not file.is_file():
-        raise UserError(f"{folder}: holds no predictor (no {CARD}); make one with: python -m parsim train")
+        raise UserError(f"{folder}: holds no predictor (no {CARD}); make one with: parsim train")
     try:
         card = Card.model_validate_json(file.read_bytes())
     except ValidationError as error:

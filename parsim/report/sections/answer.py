@@ -46,7 +46,7 @@ def section(results: Results) -> Section:
             f"(mean {figure(trace['mean_prompt_tokens'])} prompt and {figure(trace['mean_output_tokens'])} response "
             f"tokens) on {engine['name']}: {engine['num_gpu_blocks']:,} KV blocks of {engine['block_size']} tokens, "
             f"step time {engine['step_time']['source']}. "
-            f"This is a model: python -m validate {'reports/' + facts['name']}/choice.json checks it on a real engine."
+            f"This is a model: parsim validate {'reports/' + facts['name']}/choice.json checks it on a real engine."
         ],
         small=True,
     )

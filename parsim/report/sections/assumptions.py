@@ -67,7 +67,7 @@ def assumptions(results: Results) -> list[tuple[str, str, str]]:
         (
             "Scheduling rules",
             "vLLM V1 (0.32), step for step",
-            "parsim/engine; compared by python -m validate parity",
+            "parsim/engine; compared by parsim validate parity",
         ),
         ("Response lengths", "as recorded, whatever the policy", "trace"),
     ]

@@ -91,7 +91,7 @@ class DataSet(BaseModel):
 
 
 class Comparison(BaseModel):
-    """A comparison: what `python -m parsim compare SPEC.yaml` reads."""
+    """A comparison: what `parsim compare SPEC.yaml` reads."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from parsim.defaults import DEFAULT_STARVATION_THRESHOLD_S
 from parsim.report.page import figure
 from parsim.report.phrases import times
 from parsim.report.verdict import base_rows, gain, mean_of
-from parsim.scheduler.policy import DEFAULT_STARVATION_THRESHOLD_S
 from parsim.stats import Interval
 from parsim.studies.paper.spec import PAPER_TAU
 from parsim.sweep.results import Results
@@ -189,7 +189,7 @@ def _ranking(results: Results) -> list[Claim]:
         "Pairwise ranks better than pointwise and listwise, up to 5.5x the pointwise tau",
     )
     if "pars" not in taus:
-        nothing = "the bundled trace carries no scores; see python -m parsim compare"
+        nothing = "the bundled trace carries no scores; see parsim compare"
         return [
             Claim(c, nothing, "measured on prompts, not here", "not testable here") for c in (first, second)
         ]

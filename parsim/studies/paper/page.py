@@ -1,4 +1,4 @@
-"""The page of `python -m parsim reproduce`."""
+"""The page of `parsim reproduce`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 import altair as alt
 import polars as pl
 
+from parsim.defaults import DEFAULT_STARVATION_THRESHOLD_S
 from parsim.files import replacing
 from parsim.report import charts
 from parsim.report.page import (
@@ -91,7 +92,8 @@ def emulated_words(done: dict[str, Results]) -> str:
 def _growth(done: dict[str, Results]) -> Section:
     results = next(r for n, r in done.items() if n.startswith("backlog"))
     names = {n: label for n, label in labels(results).items() if n != "fcfs"}
-    guard = pl.when(pl.col("guard_s").is_null()).then(pl.lit("no guard")).otherwise(pl.lit("guard 120 s"))
+    guarded = f"guard {DEFAULT_STARVATION_THRESHOLD_S:g} s"
+    guard = pl.when(pl.col("guard_s").is_null()).then(pl.lit("no guard")).otherwise(pl.lit(guarded))
     frame = pl.DataFrame(backlog_gains(done), infer_schema_length=None).with_columns(
         guard=guard, label=pl.col("policy").replace_strict(names)
     )
@@ -101,7 +103,7 @@ def _growth(done: dict[str, Results]) -> Section:
     y = alt.Y("value:Q", title="gain over FCFS, x")
     dash = alt.StrokeDash(
         "guard:N",
-        scale=alt.Scale(domain=["no guard", "guard 120 s"], range=[[1, 0], [5, 3]]),
+        scale=alt.Scale(domain=["no guard", guarded], range=[[1, 0], [5, 3]]),
         legend=alt.Legend(title="starvation", orient="bottom"),
     )
     base = alt.Chart(frame).encode(x=x, y=y, color=charts.policy_colour(names))

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from parsim.scheduler.policy import DEFAULT_STARVATION_THRESHOLD_S
+from parsim.defaults import DEFAULT_STARVATION_THRESHOLD_S
 from parsim.sweep.results import Results
 from parsim.sweep.run import run_sweep
 from parsim.sweep.spec import ASSUMED_TAUS, parse_spec

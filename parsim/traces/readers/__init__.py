@@ -78,7 +78,7 @@ def read_trace(path: str | Path, format: str | None = None, *, skip_bad: bool = 
         absent = f"no column arrival_s{nearest(source.columns)}: " if form.by_model else ""
         raise UserError(
             f"{source.path}: {absent}{form.title}, lengths without arrival times; give it some: "
-            f"`python -m traces join {source.path} --arrivals 'poisson(rate=10)' --out trace.parquet`"
+            f"`parsim traces join {source.path} --arrivals 'poisson(rate=10)' --out trace.parquet`"
         )
     trace = Trace(*_read(source, form, form.read(source), skip_bad))
     tick = None if form is plain.FORMAT else tick_s(trace)

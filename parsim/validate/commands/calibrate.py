@@ -1,4 +1,4 @@
-"""`python -m validate calibrate`."""
+"""`parsim validate calibrate`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from parsim.errors import UserError
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to `python -m validate`."""
+    """Add the command to `parsim validate`."""
     app.command("calibrate")(calibrate)
 
 

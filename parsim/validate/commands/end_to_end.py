@@ -1,4 +1,4 @@
-"""`python -m validate end-to-end`: PARS for real, without a GPU."""
+"""`parsim validate end-to-end`: PARS for real, without a GPU."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to `python -m validate`."""
+    """Add the command to `parsim validate`."""
     app.command("end-to-end")(end_to_end)
 
 

@@ -1,4 +1,4 @@
-"""`python -m validate parity`."""
+"""`parsim validate parity`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from parsim.defaults import DEFAULT_ENGINE
 from parsim.errors import UserError
+from parsim.options import Engine, Fields, Seed, Victim
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to `python -m validate`."""
+    """Add the command to `parsim validate`."""
     app.command()(parity)
 
 
@@ -30,17 +32,12 @@ def parity(
         typer.Option(help="Policy; repeatable. With a trace fcfs and pars, else all, if left out."),
     ] = None,
     cases: Annotated[int, typer.Option(min=1, help="Random cases to draw.")] = 1000,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Same seed, same cases.")] = 0,
+    seed: Seed = 0,
     requests: Annotated[int, typer.Option(min=1, help="Requests of the trace, from its start.")] = 2000,
-    engine: Annotated[
-        str, typer.Option(help="Preset MODEL-GPU, or a YAML or JSON file; for a trace.")
-    ] = "llama-3.1-8b-a100-80g",
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change an engine field; repeatable."),
-    ] = None,
+    engine: Engine = DEFAULT_ENGINE,
+    set_: Fields = None,
     load: Annotated[float, typer.Option(help="Arrivals of the trace come this many times faster.")] = 1.0,
-    victim: Annotated[str | None, typer.Option(help="Who is preempted, last or worst; for a trace.")] = None,
+    victim: Victim = None,
     replay: Annotated[
         Path | None, typer.Option(help="Run the case in this file, as a failure printed it.")
     ] = None,
@@ -167,7 +164,7 @@ def _fail(console: Console, checked: Checked) -> None:
     path = Path("parity-failure.json")
     with replacing(path) as part:
         part.write_text(checked.case.model_dump_json(indent=1), encoding="utf-8")
-    console.print(f"the case is in {path}: python -m validate parity --replay {path}")
+    console.print(f"the case is in {path}: parsim validate parity --replay {path}")
     raise typer.Exit(1)
 
 

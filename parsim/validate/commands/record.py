@@ -1,4 +1,4 @@
-"""`python -m validate record` and `prepare-model`."""
+"""`parsim validate record` and `prepare-model`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands to `python -m validate`."""
+    """Add the commands to `parsim validate`."""
     app.command("record")(record)
     app.command("prepare-model")(prepare_model)
 
@@ -37,7 +37,7 @@ def record(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="The engine's sampling seed.")] = 0,
 ) -> None:
-    """Record how long a model's responses are when it stops by itself: data for `python -m parsim train`."""
+    """Record how long a model's responses are when it stops by itself: data for `parsim train`."""
     from rich.console import Console
 
     from parsim.progress import progress_bar

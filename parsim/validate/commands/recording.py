@@ -1,4 +1,4 @@
-"""`python -m validate recording`."""
+"""`parsim validate recording`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to `python -m validate`."""
+    """Add the command to `parsim validate`."""
     app.command("recording")(recording)
 
 
@@ -112,7 +112,7 @@ def _parsed(overrides: dict[str, str]) -> dict[str, Any]:
 
 
 def _command(path: Path, share: float, seed: int) -> str:
-    return f"python -m validate recording {path.name} --fit-share {share:g} --seed {seed}"
+    return f"parsim validate recording {path.name} --fit-share {share:g} --seed {seed}"
 
 
 def _print(console: Any, tables: list[pl.DataFrame], calibrated: Calibrated, terms: pl.DataFrame) -> None:

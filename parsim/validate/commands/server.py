@@ -1,4 +1,4 @@
-"""`python -m validate server`."""
+"""`parsim validate server`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to `python -m validate`."""
+    """Add the command to `parsim validate`."""
     app.command("server")(server)
 
 

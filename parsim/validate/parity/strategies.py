@@ -12,6 +12,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from parsim.defaults import DEFAULT_STARVATION_THRESHOLD_S
 from parsim.engine.config import EngineConfig
 from parsim.engine.scoring_cost import ScoringCost
 from parsim.engine.step_time import StepTime
@@ -93,7 +94,7 @@ def _scorings(draw: st.DrawFn) -> ScoringCost:
 @st.composite
 def _policies(draw: st.DrawFn, corner: Corner) -> Policy:
     policy = parse_policy(corner.policy)
-    threshold_s = draw(st.sampled_from([None, 0.0, 16 * TICK_S, 1.0, 3.0, 120.0]))
+    threshold_s = draw(st.sampled_from([None, 0.0, 16 * TICK_S, 1.0, 3.0, DEFAULT_STARVATION_THRESHOLD_S]))
     return replace(
         policy,
         starvation_threshold_s=threshold_s if policy.ranked else None,

@@ -61,12 +61,12 @@ def read_choice(path: Path) -> Chosen:
     """
     path = path / "choice.json" if path.is_dir() else path
     if not path.is_file():
-        raise UserError(f"{path}: no such file; make it with `python -m parsim sweep`")
+        raise UserError(f"{path}: no such file; make it with `parsim sweep`")
     try:
         choice = _Choice.model_validate_json(path.read_bytes())
     except ValidationError as error:
         raise UserError(
-            f"{path}: is no choice.json of a sweep ({first_problem(error)}); make it anew with `python -m parsim sweep`"
+            f"{path}: is no choice.json of a sweep ({first_problem(error)}); make it anew with `parsim sweep`"
         ) from error
     return Chosen(
         str((path.parent / next(iter(choice.trace.values()))).resolve()),
@@ -124,7 +124,7 @@ def run_auto(
     console.print(f"strongest check here: [bold]{tier}[/bold], because {why}", highlight=False)
     if tier == "parity":
         if importlib.util.find_spec("vllm") is None:
-            raise UserError("vLLM is not installed; `python -m validate recording` works without it")
+            raise UserError("vLLM is not installed; `parsim validate recording` works without it")
         raise SystemExit(
             subprocess.run([sys.executable, "-m", "parsim.validate", "parity", "--cases", "200"]).returncode
         )

@@ -36,7 +36,7 @@ from parsim.validate.tiers.policies import Machine, Outcome, open_engine
 
 @dataclass(frozen=True)
 class EndToEnd:
-    """What to run; see the options of `python -m validate end-to-end`."""
+    """What to run; see the options of `parsim validate end-to-end`."""
 
     folder: Path
     prompts: Path | None = None
@@ -104,7 +104,7 @@ def _record(run: EndToEnd, model: str, bar: Bar) -> Path:
     recording = Recording(model, 1, run.temperature, run.max_tokens, 64, run.seed)
     if run.prompts is None:
         raise UserError(
-            "nothing to serve: give prompts to record, or lengths that `python -m validate record` wrote"
+            "nothing to serve: give prompts to record, or lengths that `parsim validate record` wrote"
         )
     wanted = read_prompts(run.prompts, run.recorded)
     done = len(resume(out, recording.stamp()))
@@ -210,7 +210,7 @@ def _notes(
 def _command(run: EndToEnd) -> str:
     source = run.prompts.name if run.prompts else f"--lengths {run.lengths.name}" if run.lengths else ""
     return (
-        f"python -m validate end-to-end {source} --recorded {run.recorded} "
+        f"parsim validate end-to-end {source} --recorded {run.recorded} "
         + (f"--requests {run.requests} " if run.requests else "")
         + f"--repeats {run.repeats} --epochs {run.epochs} --clock {run.clock} --seed {run.seed}"
     )

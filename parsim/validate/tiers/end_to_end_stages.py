@@ -91,7 +91,7 @@ _RECORDED = {
 
 
 def _recorded(lengths: Path) -> pl.DataFrame:
-    """The responses that `python -m validate record` wrote."""
+    """The responses that `parsim validate record` wrote."""
     frame = read_table(lengths)
     for name, kind in _RECORDED.items():
         found = frame.schema.get(name)
@@ -99,13 +99,13 @@ def _recorded(lengths: Path) -> pl.DataFrame:
             reason = "is missing" if found is None else f"holds {found}" if found != kind else "has gaps"
             raise UserError(
                 f"{lengths}: column {name!r} {reason}, expected {kind} in every row; make the file with "
-                "python -m validate record"
+                "parsim validate record"
             )
     return frame
 
 
 def train_predictors(train: Path, folder: Path, epochs: int, begin: Callable[[str], None]) -> dict[str, Path]:
-    """A predictor for every learned policy, each by `python -m parsim train`; those that are there are kept.
+    """A predictor for every learned policy, each by `parsim train`; those that are there are kept.
 
     Raises:
         UserError: a training run failed; its last line is shown.

@@ -41,7 +41,7 @@ from parsim.validate.tiers.policies import (
 
 @dataclass(frozen=True)
 class EngineRun:
-    """What to run; see the options of `python -m validate engine`."""
+    """What to run; see the options of `parsim validate engine`."""
 
     folder: Path
     trace: str = "bundled"
@@ -214,7 +214,7 @@ def _keep(folder: Path, clock: str, policy: str, repeat: int, served: Served) ->
 
 
 def _command(run: EngineRun) -> str:
-    words = [f"python -m validate engine {Path(run.trace).name} --model {Path(run.model).name}"]
+    words = [f"parsim validate engine {Path(run.trace).name} --model {Path(run.model).name}"]
     words += [f"--policy {name}" for name in run.policies]
     words += [f"--requests {run.requests} --repeats {run.repeats} --clock {run.clock} --seed {run.seed}"]
     words += [f"--load {run.load:g}"] if run.load is not None else []

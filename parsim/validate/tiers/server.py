@@ -32,7 +32,7 @@ VOCABULARY = 1000
 
 @dataclass(frozen=True)
 class ServerRun:
-    """What to run; see the options of `python -m validate server`."""
+    """What to run; see the options of `parsim validate server`."""
 
     folder: Path
     policies: tuple[Policy, ...]
@@ -145,7 +145,7 @@ def _report(
 
 
 def _command(run: ServerRun) -> str:
-    words = [f"python -m validate server {Path(run.trace).name}"]
+    words = [f"parsim validate server {Path(run.trace).name}"]
     words += [f"--policy {policy.name}" for policy in run.policies]
     words += [
         f"--requests {run.requests} --load {run.load:g} --cancel-share {run.cancel_share:g} --seed {run.seed}"

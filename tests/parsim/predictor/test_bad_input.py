@@ -13,7 +13,7 @@ pytestmark = pytest.mark.predictor
 pytest.importorskip("torch")
 
 CODE = (
-    "import typer; from parsim.cli.predictor_options import register; from parsim.errors import run_cli; "
+    "import typer; from parsim.cli.predictor_options import register; from parsim.command import run_cli; "
     "app = typer.Typer(pretty_exceptions_enable=False); register(app); run_cli(app)"
 )
 
