@@ -28,9 +28,11 @@ from vllm.v1.request import Request
 from parsim.learner.judge import ScoreJudge
 from parsim.learner.shadow import Panel, Shadow
 from parsim.scheduler.features import Features
+from parsim.scheduler.recorder import TraceRecorder
 from parsim.scheduler.scoring import ScoreFeed, Scorer, load_scorer
 from parsim.scheduler.settings import SchedulerSettings, read_settings
-from parsim.scheduler.vllm_queue import ParsQueue
+from parsim.scheduler.vllm_queue import Entry, ParsQueue
+from parsim.scheduler.vllm_recorder import RequestLog
 from parsim.scheduler.vllm_request import app_of, ending_of, features_of, score_of
 from parsim.scheduler.vllm_version import check_interface, check_version
 
@@ -68,6 +70,15 @@ class ParsScheduler(Scheduler):
         self._model = vllm_config.model_config.model
         self._feed: ScoreFeed | None = None
         self.shadows: list[Shadow] = []
+        self._log: RequestLog | None = None
+        if settings.record is not None:
+            block_size = vllm_config.cache_config.block_size
+            self._log = RequestLog(
+                TraceRecorder(settings.record, block_size),
+                lambda: self.clock(),
+                block_size,
+                settings.record_text,
+            )
         self.serve_by(settings)
         if settings.metrics_port is not None:
             from parsim.scheduler.vllm_metrics import serve_metrics
@@ -105,7 +116,7 @@ class ParsScheduler(Scheduler):
         self._close_shadows()
         self.shadows = [Shadow(name, self._feed_of(name)) for name in settings.shadow]
         panel = Panel(self.judge, self.shadows) if self.shadows else self.judge
-        self.waiting: ParsQueue = ParsQueue(policy, self._score_of, self._forgive, panel)
+        self.waiting: ParsQueue = ParsQueue(policy, self._score_of, self._forgive, panel, self._admitted)
         # vLLM names its two victim rules after its two orders; the order itself is the queue's.
         self.policy = SchedulingPolicy.PRIORITY if policy.victim == "worst" else SchedulingPolicy.FCFS
         self._feed = None
@@ -143,7 +154,7 @@ class ParsScheduler(Scheduler):
                 "claims_set_aside": judge.set_aside,
             }
         for shadow in self.shadows:
-            name = "".join(letter if letter.isalnum() else "_" for letter in shadow.name)
+            name = _name(shadow.name)
             judged |= {
                 f"shadow_tau_{name}": shadow.tau.value,
                 f"shadow_trusted_{name}": int(shadow.judge.trusted),
@@ -162,12 +173,24 @@ class ParsScheduler(Scheduler):
         if self._feed is not None:
             self._feed.close()
         self._close_shadows()
+        if self._log is not None:
+            self._log.close()
         super().shutdown()
 
     def _feed_of(self, scorer: str) -> ScoreFeed:
         """A scorer by its name, shielded."""
         options = {"learner_state": self._settings.learner_state} if scorer == "online" else {}
         return ScoreFeed(load_scorer(scorer, self._model, **options), log)
+
+    def _admitted(self, request: Request) -> None:
+        if self._log is not None:
+            self._log.admitted(request)
+
+    def update_from_output(self, *args: Any, **options: Any) -> Any:
+        outputs = super().update_from_output(*args, **options)
+        if self._log is not None:
+            self._log.stepped()
+        return outputs
 
     def _close_shadows(self) -> None:
         for shadow in self.shadows:
@@ -177,11 +200,21 @@ class ParsScheduler(Scheduler):
         entry = self.waiting.entries.get(request.request_id)
         if entry is not None:
             tokens, stopped = ending_of(request)
+            scores = self._scores_of(entry) if self._log is not None else {}
             self.waiting.ranked.finished(entry, tokens, stopped)
             if self._feed is not None:
                 self._feed.finished(request.request_id, tokens, stopped)
+            if self._log is not None:
+                self._log.finished(request, scores)
         self.waiting.forget(request.request_id)
         return super()._free_request(request, *args, **options)
+
+    def _scores_of(self, entry: Entry) -> dict[str, float | None]:
+        """What everybody said of a request, by name."""
+        settings = self._settings
+        used = settings.resolved_policy().predictor or settings.scorer or "given"
+        said = {_name(used): entry.score} if self._needs_score else {}
+        return {**said, **{_name(one.name): one.score(entry.request_id) for one in self.shadows}}
 
     def _score_of(self, request: Request) -> tuple[float | None, bool, str]:
         """The score that the request carries; one that carries none is put to the scorer, and may still get one. And
@@ -221,3 +254,8 @@ class ParsScheduler(Scheduler):
 
 class AsyncParsScheduler(ParsScheduler, AsyncScheduler):
     """`ParsScheduler` over vLLM's `AsyncScheduler`: a batch is formed while the previous one runs."""
+
+
+def _name(scorer: str) -> str:
+    """A scorer's name as part of a metric's or a column's."""
+    return "".join(letter if letter.isalnum() else "_" for letter in scorer)

@@ -57,7 +57,8 @@ class ParsQueue(RequestQueue):
     A request keeps its entry (score, place of first enqueueing, promotion) from its first arrival until
     `forget`, through preemptions; so returning to the queue, which vLLM calls prepending, is the same as
     adding. `score_of` gives a new request's score, whether one may still come, and which client gave it.
-    `forgive` is told of each failure of a user's order; that request goes last.
+    `forgive` is told of each failure of a user's order; that request goes last. `admitted` is told of each request that
+    leaves the queue to be served.
     """
 
     def __init__(
@@ -66,10 +67,12 @@ class ParsQueue(RequestQueue):
         score_of: Callable[[Request], tuple[float | None, bool, str]],
         forgive: Callable[[Exception], None],
         judge: Judge | None = None,
+        admitted: Callable[[Request], None] | None = None,
     ) -> None:
         self.ranked: RankedQueue[Entry] = RankedQueue(policy, forgive, judge)
         self.entries: dict[str, Entry] = {}
         self._score_of = score_of
+        self._admitted = admitted
 
     def add_request(self, request: Request) -> None:
         entry = self.entries.get(request.request_id)
@@ -80,7 +83,10 @@ class ParsQueue(RequestQueue):
         self.ranked.add(entry)
 
     def pop_request(self) -> Request:
-        return _request(self.ranked.pop())
+        request = _request(self.ranked.pop())
+        if self._admitted is not None:
+            self._admitted(request)
+        return request
 
     def peek_request(self) -> Request:
         return _request(self.ranked.peek())

@@ -17,6 +17,7 @@ from parsim.traces.readers import (
     mooncake,
     plain,
     prompts,
+    recorded,
     servingsim,
     sharegpt,
     vidur,
@@ -39,6 +40,7 @@ FORMATS: dict[str, Format] = {
         vidur.FORMAT,
         vidur.LENGTHS_FORMAT,
         servingsim.FORMAT,
+        recorded.FORMAT,
         prompts.FORMAT,
         prompts.MODELS_FORMAT,
     )
@@ -62,7 +64,7 @@ def read_trace(path: str | Path, format: str | None = None, *, skip_bad: bool = 
     """Read a recorded or synthesised trace.
 
     Args:
-        path: a file in any of `FORMATS`; gzip-compressed text is unpacked.
+        path: a file in any of `FORMATS`, gzip-compressed text is unpacked; or a folder that vLLM recorded in.
         format: its format's name; told from the content when None.
         skip_bad: drop rows that break the schema and note them in the metadata, rather than raise.
 
@@ -72,6 +74,8 @@ def read_trace(path: str | Path, format: str | None = None, *, skip_bad: bool = 
     Raises:
         UserError: the file cannot be read, or has bad rows, or has no arrival times (a corpus).
     """
+    if Path(path).is_dir() and format in (None, recorded.FORMAT.name):
+        return recorded.read_folder(Path(path), skip_bad=skip_bad)
     source = Source(path)
     form = choose(source, format)
     if not form.has_arrivals:

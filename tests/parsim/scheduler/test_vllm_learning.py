@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import random
 import sys
 import time
@@ -292,3 +293,30 @@ def test_a_shadow_is_measured_and_not_obeyed() -> None:
         request(harness, f"{number:02}", long=number % 2 == 0)
     assert harness.waiting() == [f"{number:02}" for number in range(12)]
     drain(harness)
+
+
+def test_what_is_served_is_recorded_and_read_as_a_trace(tmp_path: Path) -> None:
+    from parsim.traces import read_trace
+
+    settings = {"policy": "fcfs", "shadow": ["online"], "record": str(tmp_path)}
+    harness = Harness(settings, max_num_seqs=8, num_gpu_blocks=200)
+    serve(harness, 40, 1)
+    request(harness, "gone", long=True, pars_app="shop")
+    harness.step()
+    harness.step()
+    harness.abort("gone")
+    request(harness, "never served", long=True)
+    harness.abort("never served")
+    scheduler = harness.scheduler
+    assert not scheduler._log._scheduled and not scheduler._log._first and not scheduler._log._awaited
+    scheduler.shutdown()
+    trace = read_trace(tmp_path)
+    assert len(trace) == 41
+    rows = trace.frame
+    assert set(rows["output_tokens"].to_list()) == {SHORT, LONG}  # the aborted one had come to 2
+    assert rows.filter(rows["request_id"] == "gone")["client_id"].to_list() == ["shop"]
+    assert rows["prompt_tokens"].to_list() == [4] * 41
+    (file,) = tmp_path.iterdir()
+    for line in file.read_text().splitlines():
+        row = json.loads(line)
+        assert row["arrival_s"] <= row["first_scheduled_s"] <= row["first_token_s"] <= row["finish_s"]
