@@ -61,7 +61,7 @@ def read_folder(folder: Path, *, skip_bad: bool = False) -> Trace:
             places.append(f"{sources[place].path.name} {line}")
         return places
 
-    draft = _draft(whole)
+    draft = _draft(whole.sort(pl.col("arrival_s").cast(pl.Float64, strict=False), maintain_order=True))
     frame, notes = checked(draft, str(folder), where, skip_bad=skip_bad)
     metadata = {"name": folder.resolve().name, "format": FORMAT.name, **draft.metadata}
     return Trace(frame, {**metadata, "notes": "; ".join(notes)} if notes else metadata)
