@@ -87,6 +87,15 @@ def spread_interval(value: float, again: npt.ArrayLike, level: float = 0.95) -> 
     return Interval(value, float(back(centre - half)), float(back(centre + half)))
 
 
+def grouped_interval(samples: npt.ArrayLike, groups: npt.ArrayLike, level: float = 0.95) -> Interval:
+    """`t_interval` over the means of groups: samples of one group share what was drawn once for it."""
+    x, of = np.asarray(samples, dtype=float), np.asarray(groups)
+    positive = bool(np.all(x > 0))
+    y = np.log(x) if positive else x
+    means = np.array([y[of == group].mean() for group in np.unique(of)])
+    return t_interval(np.exp(means) if positive else means, level)
+
+
 def percentile_interval(value: float, replicates: npt.ArrayLike, level: float = 0.95) -> Interval:
     """The estimate on all of the data with the percentile interval of its bootstrap replicates."""
     x = np.asarray(replicates, dtype=float)

@@ -46,6 +46,39 @@ def share_number(results: Results, load: float) -> Markup:
     return number(share, f"{share:.0%}", "share of capacity", load=load)
 
 
+def where(results: Results, load: float) -> Markup:
+    """The load, how long it lasts, and how much that is for the engine."""
+    trace = results.facts["trace"]
+    if trace["span_s"] == 0:
+        return Markup("with all {} requests arriving at once").format(f"{trace['requests']:,}")
+    lasts = trace["span_s"] / load
+    text = Markup("at load {} ({} requests/s for {}").format(
+        f"{load:g}", rate_number(results, load), number(lasts, seconds_words(lasts), "lasts", load=load)
+    )
+    if results.facts["capacity"]["known"]:
+        text += Markup(", {} of what the engine sustains").format(share_number(results, load))
+    return text + Markup(")")
+
+
+def guard_words(threshold: float | None) -> str:
+    return "no starvation guard" if threshold is None else f"a starvation guard at {threshold:g} s"
+
+
+def score_words(results: Results, policy: str) -> Markup:
+    """Whose scores, and how well they rank; empty where the order needs none."""
+    facts = results.facts["policies"][policy]
+    if facts["emulated_tau"] is not None:
+        return Markup(" and emulated scores of tau {}, assumed").format(f"{facts['emulated_tau']:.2f}")
+    tau = results.facts["score_taus"].get(policy)
+    if tau is None:
+        return Markup("")
+    if tau != tau:
+        return Markup(" and the trace's own scores, whose tau is undefined")
+    return Markup(" and the trace's own scores of tau {}").format(
+        number(tau, f"{tau:.2f}", "tau", policy=policy)
+    )
+
+
 def gain_number(interval: Interval, policy: str, load: float, metric: str = HEADLINE) -> Markup:
     return number(interval.value, times(interval.value), "gain", policy=policy, load=load, metric=metric)
 
@@ -56,18 +89,19 @@ def tail_number(j: Judgement, metric: str) -> Markup:
     return number(value, times(value), "cost", policy=j.policy, load=j.load, metric=metric)
 
 
-def interval_words(interval: Interval, results: Results, what: str, **facts: object) -> Markup:
-    """` (95% interval a to b ...)`, or that there is none."""
+def interval_words(interval: Interval, results: Results, what: str, seeds: int, **facts: object) -> Markup:
+    """`95% interval a to b, ...`, or that there is none."""
     if not interval.known:
-        return Markup(" (one run: no interval)")
+        return Markup("one run, so no interval")
     how = (
-        f"{len(results.facts['seeds'])} paired seeds"
+        "paired seeds"
         if results.facts["trace"]["redrawn"]
-        else "its requests drawn again in blocks"
+        else "runs: the trace, and its requests drawn again"
     )
-    return Markup(" (95% interval {} to {}, {})").format(
+    return Markup("95% interval {} to {}, {} {}").format(
         number(interval.low, times(interval.low), f"{what}-low", **facts),
         number(interval.high, times(interval.high), f"{what}-high", **facts),
+        seeds,
         how,
     )
 

@@ -1,8 +1,10 @@
-"""The answer in words."""
+"""The answer in words: every sentence is a function of intervals and names its load, how long it lasts, the guard and
+whose scores it speaks of. What is not shown is never said to be shown not to be."""
 
 from __future__ import annotations
 
-import polars as pl
+import math
+
 from markupsafe import Markup
 
 from parsim.report.page import figure, number
@@ -10,16 +12,20 @@ from parsim.report.phrases import (
     METRIC_WORDS,
     display,
     gain_number,
+    guard_words,
     interval_words,
     metric_number,
     rate_number,
-    seconds_words,
-    share_number,
+    score_words,
     tail_number,
     times,
+    where,
 )
 from parsim.report.verdict import (
+    BEST_ORDER,
+    BY_RESPONSE,
     HEADLINE,
+    NOTICEABLE,
     QUEUE_SHARE,
     Judgement,
     base_rows,
@@ -28,112 +34,234 @@ from parsim.report.verdict import (
     mean_of,
     queue_share,
 )
-from parsim.sweep.choose import EQUAL
+from parsim.stats import Interval
 from parsim.sweep.results import Results
 
 MANY_PROMOTED = 0.1
 """The share of promoted requests from which the guard shapes the result."""
+NOBODY_WAITS = 0.01
+"""FCFS requests that wait less than this share of their latency are said not to wait."""
 
 
 def headline(j: Judgement, results: Results) -> Markup:
     """The answer in one sentence."""
-    name = display(results, j.policy)
-    where = Markup("at {} requests/s ({} of capacity)").format(
-        rate_number(results, j.load), share_number(results, j.load)
-    )
+    name, place = display(results, j.policy), where(results, j.load)
+    own = {"policy": j.policy, "load": j.load, "metric": HEADLINE}
+    sure = interval_words(j.gain, results, "gain", j.seeds, **own)
     gained = gain_number(j.gain, j.policy, j.load)
+    terms = Markup("with {}{}").format(
+        guard_words(results.facts["policies"][j.policy]["starvation_threshold_s"]),
+        score_words(results, j.policy),
+    )
     match j.answer:
         case "helps":
-            return Markup("{} helps: mean latency per token {} lower than FCFS {}.").format(
-                name, gained, where
+            return Markup("{} helps {}: mean latency per token {} lower than FCFS ({}), {}.").format(
+                name, place, gained, sure, terms
             )
         case "helps the mean, hurts the tail":
             worst = longer(j.tails)[0]
             return Markup(
-                "{} helps the mean but hurts the tail: {} lower mean latency per token, {} longer {} {}."
-            ).format(name, gained, tail_number(j, worst), METRIC_WORDS[worst], where)
+                "{} helps the mean but hurts the tail {}: mean latency per token {} lower than FCFS ({}), "
+                "{} {} as long, {}."
+            ).format(name, place, gained, sure, METRIC_WORDS[worst], tail_number(j, worst), terms)
         case "hurts":
-            worse = number(
-                1 / j.gain.value,
-                times(1 / j.gain.value),
-                "loss",
-                policy=j.policy,
-                load=j.load,
-                metric=HEADLINE,
-            )
-            return Markup("{} hurts: mean latency per token {} higher than FCFS {}.").format(
-                name, worse, where
-            )
-        case "does not help":
-            return Markup("{} does not help {}, though a perfect ranking would.").format(name, where)
+            return Markup(
+                "{} hurts {}: mean latency per token is {} that of FCFS (its gain: {}), {}."
+            ).format(name, place, loss(j), sure, terms)
+        case "makes no difference":
+            return Markup(
+                "{} makes no difference {}: its mean latency per token is within 2% of FCFS's (gain {}; {}), {}."
+            ).format(name, place, gained, sure, terms)
+        case "cannot help":
+            return Markup("No order of the requests can help {}: {}.").format(place, _why_none(j, results))
+        case "not asked":
+            return Markup(
+                "No order that an engine can run was asked about {}; FCFS is what was measured."
+            ).format(place)
         case _:
-            return Markup("No ordering can help {}: even Oracle SJF gains nothing beyond noise.").format(
-                where
+            return Markup("Undecided {}: {} has a gain of {} over FCFS ({}), {}.").format(
+                place, name, gained, sure, terms
             )
+
+
+def loss(j: Judgement) -> Markup:
+    """How many times FCFS's latency the policy's is."""
+    value = 1 / j.gain.value
+    return number(value, times(value), "loss", policy=j.policy, load=j.load, metric=HEADLINE)
+
+
+def _why_none(j: Judgement, results: Results) -> Markup:
+    """What shows that no order can help."""
+    if j.alike == "requests":
+        return Markup(
+            "all requests are alike, so that all orders are one; a tau of their lengths is undefined"
+        )
+    if j.most is not None and j.most.high < NOTICEABLE:
+        return Markup("a bound that holds for every schedule lies within {} of FCFS").format(
+            number(j.most.high, times(j.most.high), "most-high", load=j.load)
+        )
+    best = j.best or Interval(math.nan, math.nan, math.nan)
+    high = number(
+        best.high, times(best.high), "gain-high", policy=j.clairvoyant[0], load=j.load, metric=HEADLINE
+    )
+    return Markup("even the best clairvoyant order gains at most {} (95%){}").format(high, _idle(j, results))
+
+
+def _idle(j: Judgement, results: Results) -> Markup:
+    share = queue_share(results, j.load)
+    if share >= NOBODY_WAITS:
+        return Markup("")
+    return Markup("; nobody waits (FCFS requests spend {} of their latency waiting)").format(
+        number(share, f"{share:.1%}", "queue share", load=j.load)
+    )
 
 
 def sentences(j: Judgement, results: Results) -> list[Markup]:
-    """By how much and how sure; who pays; where it begins; what else is known."""
-    facts = results.facts
+    """By how much and how sure; what would decide it; who pays; where it begins; what else is known."""
     out: list[Markup] = []
-    own = {"policy": j.policy, "load": j.load, "metric": HEADLINE}
+    if j.answer == "undecided":
+        out.append(decides(j, results))
+    out += [alike(j, results), backwards(j, results)]
     if j.policy != "fcfs":
         out.append(
-            Markup("Mean latency per token: FCFS {}, {} {}; that is {}{}.").format(
+            Markup("Mean latency per token over the grid's seeds: FCFS {}, {} {}.").format(
                 metric_number(results, "fcfs", j.load, HEADLINE, "ms"),
                 display(results, j.policy),
                 metric_number(results, j.policy, j.load, HEADLINE, "ms"),
-                gain_number(j.gain, j.policy, j.load),
-                interval_words(j.gain, results, "gain", **own),
             )
         )
-    if j.oracle is not None:
-        oracle = {"policy": "oracle", "load": j.load, "metric": HEADLINE}
-        out.append(
-            Markup(
-                "Oracle SJF, which knows every length, gains {}{}: no predictor can be expected to do better."
-            ).format(
-                gain_number(j.oracle, "oracle", j.load), interval_words(j.oracle, results, "gain", **oracle)
-            )
-        )
-        if j.policy not in ("fcfs", "oracle"):
-            behind = results.ratio(
-                base_rows(results, j.policy, j.load), base_rows(results, "oracle", j.load), HEADLINE
-            )
-            out.append(
-                Markup("{} comes to {} of the Oracle's latency per token{}.").format(
-                    display(results, j.policy),
-                    number(behind.value, times(behind.value), "behind", **own),
-                    interval_words(behind, results, "behind", **own),
-                )
-            )
+    out += [others(j, results), clairvoyants(j, results)]
     if j.policy != "fcfs":
         out += [_who_pays(j, results), _guard(j, results)]
-    out += [regime(j, results), what_would(j, results), without_ranking(j, results)]
-    if facts["emulated"]:
-        taus = ", ".join(f"{name} at tau {tau:.2f}" for name, tau in facts["emulated"].items())
+    out += [capacity(results), regime(j, results)]
+    if results.facts["emulated"]:
+        taus = ", ".join(f"{name} at tau {tau:.2f}" for name, tau in results.facts["emulated"].items())
         out.append(
             Markup(
                 "<b>Emulated predictors</b>: this trace carries no scores for {}; "
                 "an oracle degraded to that Kendall tau-b stands in ({})."
-            ).format(taus, facts["tau_source"])
+            ).format(taus, results.facts["tau_source"])
         )
-    return out
+    return [sentence for sentence in out if sentence]
+
+
+def decides(j: Judgement, results: Results) -> Markup:
+    """What would decide an undecided verdict: how many seeds, or how long a trace."""
+    low, high = math.log(j.gain.low), math.log(j.gain.high)
+    edges = [abs(math.log(j.gain.value) - math.log(edge)) for edge in (NOTICEABLE, 1 / NOTICEABLE)]
+    short = (max(high - low, 1e-12) / 2 / max(min(edges), 1e-3)) ** 2 if j.gain.known else math.inf
+    if not math.isfinite(short) or short > 100:
+        return Markup("What would decide it: hardly anything; the gain lies too close to the 2% that count.")
+    if results.facts["trace"]["redrawn"]:
+        count = math.ceil(j.seeds * short)
+        return Markup("What would decide it: about {} seeds (most_seeds in the sweep file; now {}).").format(
+            f"{count:,}", results.facts["looks"][-1]
+        )
+    longer_by = max(short, 1.0)
+    return Markup("What would decide it: a longer recording, about {} as many requests ({} now).").format(
+        times(longer_by), f"{results.facts['trace']['requests']:,}"
+    )
+
+
+def alike(j: Judgement, results: Results) -> Markup:
+    """What no order can tell apart."""
+    if j.alike == "scores":
+        return Markup(
+            "{} is FCFS here: all its scores are equal, so that it serves in order of arrival."
+        ).format(display(results, j.policy))
+    if results.facts["trace"]["equal_responses"]:
+        return Markup(
+            "All responses have {} tokens: no order by response length can differ from FCFS, and tau is undefined."
+        ).format(f"{results.facts['trace']['mean_output_tokens']:,.0f}")
+    return Markup("")
+
+
+def backwards(j: Judgement, results: Results) -> Markup:
+    """Scores that rank the wrong way round."""
+    tau = results.facts["score_taus"].get(j.policy)
+    if tau is None or not tau < 0 or j.policy not in results.facts["policies"]:
+        return Markup("")
+    return Markup(
+        "The scores of {} rank the wrong way round: their tau with the response lengths is {}, below 0."
+    ).format(display(results, j.policy), number(tau, f"{tau:.2f}", "tau", policy=j.policy))
+
+
+def others(j: Judgement, results: Results) -> Markup:
+    """The other orders that an engine can run."""
+    rest = [n for n in j.orders if n not in j.clairvoyant]
+    if not rest:
+        return Markup("")
+    parts = [
+        Markup("{} {} ({} to {})").format(
+            display(results, name),
+            gain_number(j.orders[name], name, j.load),
+            *(
+                number(end, times(end), f"gain-{side}", policy=name, load=j.load, metric=HEADLINE)
+                for side, end in (("low", j.orders[name].low), ("high", j.orders[name].high))
+            ),
+        )
+        for name in rest
+    ]
+    return Markup("Gains of the other orders, with 95% intervals: {}.").format(Markup(", ").join(parts))
+
+
+def clairvoyants(j: Judgement, results: Results) -> Markup:
+    """What orders that know the lengths gain, and what no order can gain more than; nothing where none was run."""
+    parts = []
+    for name in j.clairvoyant:
+        known = {"policy": name, "load": j.load, "metric": HEADLINE}
+        seeds = base_rows(results, name, j.load).height
+        parts.append(
+            Markup("{} gains {} ({})").format(
+                _clairvoyant_name(results, name),
+                gain_number(j.orders[name], name, j.load),
+                interval_words(j.orders[name], results, "gain", seeds, **known),
+            )
+        )
+    if not parts:
+        return Markup("")
+    text = Markup("Orders that know every length: {}.").format(Markup("; ").join(parts))
+    if j.most is not None and j.most.value > 1:
+        text += Markup(" No schedule can gain more than {} (lower bound on the latency).").format(
+            number(j.most.value, times(j.most.value), "most", load=j.load)
+        )
+    return text + _no_bound(j, results)
+
+
+def _clairvoyant_name(results: Results, name: str) -> str:
+    if name == BEST_ORDER:
+        return "by prompt and response, no guard,"
+    if name == BY_RESPONSE:
+        return "by response, no guard,"
+    guard = guard_words(results.facts["policies"][name]["starvation_threshold_s"])
+    return f"{display(results, name)}, {guard},"
+
+
+def _no_bound(j: Judgement, results: Results) -> Markup:
+    """Where the order by response length is no bound, since prompts are work too."""
+    if BY_RESPONSE not in j.orders or BEST_ORDER not in j.orders:
+        return Markup("")
+    by_response, by_work = j.orders[BY_RESPONSE], j.orders[BEST_ORDER]
+    if not by_work.low > by_response.high:
+        return Markup("")
+    return Markup(
+        " Prompts are much of the work here: ordering by prompt and response beats ordering by response alone, so "
+        "that Oracle SJF by response length is no bound for a predictor of the work."
+    )
 
 
 def _who_pays(j: Judgement, results: Results) -> Markup:
-    groups = results.groups
-    if groups.is_empty():
+    if results.groups.is_empty() or results.facts["trace"]["equal_responses"]:
         return Markup("")
     value = decile_cost(results, j.policy, j.load, "10", "mean_e2el_ms")
     longest = number(value, times(value), "decile-cost", policy=j.policy, load=j.load, decile=10)
     value = decile_cost(results, j.policy, j.load, "1", "mean_e2el_ms")
-    shortest = number(1 / value, times(1 / value), "decile-gain", policy=j.policy, load=j.load, decile=1)
+    shortest = number(value, times(value), "decile-cost", policy=j.policy, load=j.load, decile=1)
     waits = [metric_number(results, p, j.load, "max_wait_s", "s") for p in ("fcfs", j.policy)]
     return Markup(
-        "Who pays: the longest tenth of responses take {} their latency under FCFS, the shortest tenth are served {} "
-        "sooner; p99 latency is {} that of FCFS; the longest wait goes from {} to {}."
-    ).format(longest, shortest, tail_number(j, "p99_e2el_ms"), *waits)
+        "Who pays: the longest tenth of responses take {} their latency under FCFS, the shortest tenth {}; "
+        "p99 latency is {} that of FCFS; the longest wait is {} under FCFS and {} under {}."
+    ).format(longest, shortest, tail_number(j, "p99_e2el_ms"), *waits, display(results, j.policy))
 
 
 def _guard(j: Judgement, results: Results) -> Markup:
@@ -144,98 +272,53 @@ def _guard(j: Judgement, results: Results) -> Markup:
         return Markup("")
     told = number(share, f"{share:.0%}", "promoted share", policy=j.policy, load=j.load)
     return Markup(
-        "The starvation guard ({} s) promoted {} of the requests: past it the order is first come again."
+        "The starvation guard ({} s) promoted {} of the requests: among the promoted the order is first come first "
+        "served again."
     ).format(f"{threshold:g}", told)
 
 
-def regime(j: Judgement, results: Results) -> Markup:
-    """What the engine sustains, where queueing begins and where the policy begins to gain."""
-    capacity = results.facts["capacity_rps"]
-    said = number(capacity, figure(capacity), "capacity")
-    if j.onset is None:
-        return Markup(
-            "The engine sustains about {} requests/s; no queue forms at any load of this sweep, "
-            "so the order of requests cannot matter."
-        ).format(said)
-    text = Markup("The engine sustains about {} requests/s; queueing begins near {} requests/s").format(
-        said, rate_number(results, j.onset)
-    )
-    if j.helps_from is None:
-        return text + Markup("; the policy gains nothing beyond noise at any load of this sweep.")
-    text += Markup(", and {} gains from {} requests/s on.").format(
-        display(results, j.policy), rate_number(results, j.helps_from)
-    )
-    return text + shortage(results)
-
-
-def what_would(j: Judgement, results: Results) -> Markup:
-    """Where no order can help: what latency is made of, and so what would."""
-    if j.answer != "cannot help":
-        return Markup("")
-    parts = latency_parts(results, j.load)
-    told = [number(x, f"{x:.0%}", "share of latency", part=name, load=j.load) for name, x in parts.items()]
-    cure = {
-        "waiting": "more slots or KV memory, or another replica",
-        "prefill": "a larger token budget, prefix caching or shorter prompts",
-        "decoding": "a faster card or model, smaller batches or shorter responses",
-    }[max(parts, key=lambda name: parts[name])]
+def capacity(results: Results) -> Markup:
+    """What the engine sustains of this mix, or that it cannot be told."""
+    known = results.facts["capacity"]
+    if not known["known"]:
+        if known["rows"] is None:
+            return Markup(
+                "What the engine sustains cannot be told: no stationary run of this mix was reached."
+            )
+        return Markup("What the engine sustains cannot be told from {} requests.").format(
+            f"{known['rows']:,}"
+        )
+    ends = [number(known[side], figure(known[side]), f"capacity {side}") for side in ("low", "high")]
     return Markup(
-        "Latency under FCFS is {} waiting, {} prefill and {} decoding. What would help: {}."
-    ).format(*told, cure)
+        "The engine sustains {} requests/s of this mix (95% {} to {}; a run whose queue never empties)."
+    ).format(number(known["rps"], figure(known["rps"]), "capacity"), *ends)
 
 
-def latency_parts(results: Results, load: float) -> dict[str, float]:
-    """Shares of the mean E2E latency of FCFS: waiting for a slot, from there to the first token, decoding."""
-    queue, ttft, e2el = (
-        mean_of(results, "fcfs", load, f"mean_{name}_ms") for name in ("queue", "ttft", "e2el")
+def regime(j: Judgement, results: Results) -> Markup:
+    """From which load on the order of requests begins to matter."""
+    if results.facts["trace"]["span_s"] == 0:
+        return Markup("A burst has a size, no rate: there is no load from which on order begins to matter.")
+    if j.matters_from is None:
+        return Markup(
+            "Order gains nothing that is shown at any load that was run, up to {} requests/s."
+        ).format(rate_number(results, results.loads[-1]))
+    text = Markup("Order begins to matter from {} requests/s (load {}) on: ").format(
+        rate_number(results, j.matters_from), figure(j.matters_from)
     )
-    return {"waiting": queue / e2el, "prefill": (ttft - queue) / e2el, "decoding": (e2el - ttft) / e2el}
-
-
-def shortage(results: Results) -> Markup:
-    """What the waiting requests of FCFS wait for at the load of the verdict: a slot or KV blocks."""
-    if results.series.is_empty():
-        return Markup("")
-    queued = results.series.filter(pl.col("policy") == "fcfs", pl.col("waiting") > 0)
-    if queued.is_empty():
-        return Markup("")
-    seqs = results.facts["engine"]["max_num_seqs"]
-    slots = float((queued["running"] >= seqs).mean())
-    peak = float(queued["kv_usage"].max())  # type: ignore[arg-type]
-    used = number(peak, f"{peak:.0%}", "peak kv usage")
-    if slots > 0.5:
-        return Markup(" What is short is slots (max_num_seqs {}): KV use peaks at {}.").format(seqs, used)
-    if peak > 0.9:
-        return Markup(" What is short is KV memory: its use peaks at {}.").format(used)
-    return Markup("")
-
-
-def without_ranking(j: Judgement, results: Results) -> Markup:
-    """What FCFS reaches with other settings: the cure that needs no predictor."""
-    rows = results.select("search", policy="fcfs", load=j.load)
-    if rows.is_empty() or queue_share(results, j.load) < QUEUE_SHARE:
-        return Markup("")
-    best = (
-        rows.group_by("max_num_seqs", "max_num_batched_tokens", maintain_order=True)
-        .agg(pl.col(HEADLINE).mean())
-        .sort(HEADLINE)
-        .row(0, named=True)
-    )
-    own = mean_of(results, "fcfs", j.load, HEADLINE)
-    if best[HEADLINE] > own * (1 - EQUAL):
-        return Markup("Without ranking: no batch limits that were tried make FCFS faster.")
-    seqs, tokens = best["max_num_seqs"], best["max_num_batched_tokens"]
-    reached = number(
-        best[HEADLINE],
-        seconds_words(best[HEADLINE] / 1e3),
-        "fcfs-search",
-        load=j.load,
-        seqs=seqs,
-        tokens=tokens,
-    )
-    text = Markup(
-        "Without ranking: FCFS with max_num_seqs {} and max_num_batched_tokens {} reaches {} per token"
-    ).format(figure(seqs), figure(tokens), reached)
-    if best[HEADLINE] <= mean_of(results, j.policy, j.load, HEADLINE) * (1 + EQUAL):
-        return text + Markup(", as good as ranking and without a predictor.")
+    if j.policy == "fcfs":
+        text += Markup("there an order that knows every length gains more than 2%")
+    elif j.helps_from is None:
+        text += Markup(
+            "there an order that knows every length gains more than 2%; {} gains nothing that is shown"
+        ).format(display(results, j.policy))
+    else:
+        text += Markup("{} gains from {} requests/s on").format(
+            display(results, j.policy), rate_number(results, j.helps_from)
+        )
+        if j.not_at is not None:
+            text += Markup(", not shown at {}").format(rate_number(results, j.not_at))
+    if j.onset is not None:
+        text += Markup("; FCFS requests wait {} of their latency from {} requests/s on").format(
+            f"{QUEUE_SHARE:.0%}", rate_number(results, j.onset)
+        )
     return text + Markup(".")

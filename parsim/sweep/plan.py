@@ -118,13 +118,10 @@ def _variants(policy: Policy, spec: SweepSpec) -> Iterator[Policy]:
         yield replace(policy, starvation_threshold_s=guard, victim=victim)
 
 
-def capacity_point(grid: Grid, seed: int) -> Point:
-    """Everything arrives at once under FCFS: its throughput is the rate that the engine can sustain."""
-    return Point(Policy("fcfs", "fcfs"), grid.engine, 1e9, seed, keep="requests")
-
-
 def automatic_loads(capacity_rps: float, rate_rps: float) -> tuple[float, ...]:
     """Loads from idle to overload, rounded to three digits, and the trace's own rate."""
+    if not capacity_rps > 0:
+        return (0.5, 1.0, 1.5, 2.0)
     loads = {float(f"{share * capacity_rps / rate_rps:.3g}") for share in RELATIVE_LOADS}
     return tuple(sorted({load for load in loads if not 0.93 < load < 1.07} | {1.0}))
 

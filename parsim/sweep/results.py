@@ -16,10 +16,11 @@ import polars as pl
 
 from parsim.errors import UserError
 from parsim.files import replacing
-from parsim.stats import Floats, Interval, spread_interval, t_interval
+from parsim.stats import Floats, Interval, grouped_interval, spread_interval, t_interval
 from parsim.sweep.configuration import engine_columns
 from parsim.sweep.measure import Outcome
 from parsim.sweep.point import Point
+from parsim.traces.draw.resampling import PARTS
 
 Ints = npt.NDArray[np.int64]
 
@@ -31,6 +32,13 @@ SCORING = (
     "scorer_core_share",
 )
 """What scoring cost and delayed, where it was charged (`parsim.simulation.Run.metadata`)."""
+
+BASE_STUDIES = ("main", "clairvoyant", "seeds", "onset")
+"""Studies whose rows run the grid's first settings: the grid, the best clairvoyant order, seeds added at the load of
+the verdict, loads added to find where ordering begins to matter."""
+
+STRAYS = 3.0
+"""A recorded trace this many standard deviations off its parts drawn again is no sample like them."""
 
 _NULLABLE = {
     **dict.fromkeys(
@@ -69,13 +77,21 @@ class Results:
     @cached_property
     def base(self) -> dict[tuple[str, float], pl.DataFrame]:
         """(policy, load) -> replicates by seed of the grid's first settings: engine, guard and victim."""
-        main = self.results.filter(pl.col("study") == "main")
+        main = self.results.filter(pl.col("study").is_in(BASE_STUDIES))
         settings = ("starvation_threshold_s", "victim", "changed")
         first = [pl.col(name).eq_missing(pl.col(name).first().over("policy")) for name in settings]
         parts = (
-            main.filter(*first).sort("seed", maintain_order=True).partition_by("policy", "load", as_dict=True)
+            main.filter(*first)
+            .unique(["policy", "load", "seed"], maintain_order=True)
+            .sort("seed", maintain_order=True)
+            .partition_by("policy", "load", as_dict=True)
         )
         return {(str(policy), float(load)): rows for (policy, load), rows in parts.items()}
+
+    @cached_property
+    def loads(self) -> list[float]:
+        """The loads that FCFS was run at with the grid's first settings, ascending."""
+        return sorted(load for policy, load in self.base if policy == "fcfs")
 
     def interval(self, rows: pl.DataFrame, metric: str, level: float = 0.95) -> Interval:
         """The metric over the replicates of one configuration."""
@@ -89,16 +105,24 @@ class Results:
         return self._over(pairs["seed"].to_numpy(), ratios, level)
 
     def _over(self, seeds: Ints, values: Floats, level: float) -> Interval:
-        """Over seeds: of traces drawn by a recipe the mean; of a recorded one its own value, and around it as far
-        as those of its requests drawn again stray."""
+        """Over seeds. Of a recorded trace each seed but the lowest draws the requests of one part of it again: the mean
+        over parts, unless the trace itself strays from all of them (its own pattern matters then): it is the centre,
+        and the interval as wide as they stray from it."""
         if len(values) == 0:
             return Interval(math.nan, math.nan, math.nan)
+        recorded = seeds == self.facts["seeds"][0]
+        again = values[~recorded]
         if self.facts["trace"]["redrawn"]:
             return t_interval(values, level)
-        recorded = seeds == self.facts["seeds"][0]
-        if not recorded.any():
-            return spread_interval(float(np.exp(np.mean(np.log(values)))), values, level)
-        return spread_interval(float(values[recorded][0]), values[~recorded], level)
+        if len(again) < 2:
+            return Interval(float(values[0]), math.nan, math.nan)
+        found = grouped_interval(again, seeds[~recorded] % PARTS, level)
+        if not recorded.any() or not np.all(values > 0):
+            return found
+        strays = abs(math.log(values[recorded][0] / found.value))
+        if strays <= STRAYS * float(np.std(np.log(again), ddof=1)) + 1e-9:
+            return found
+        return spread_interval(float(values[recorded][0]), again, level)
 
     def write(self, folder: Path) -> None:
         """Write every table as Parquet and the facts as JSON, each whole or not at all."""

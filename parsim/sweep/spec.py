@@ -75,7 +75,10 @@ class SweepSpec(_Strict):
     loads: Literal["auto"] | tuple[float, ...] = Field(
         "auto", description="arrival rate as a multiple of the trace's; auto: from idle to past the capacity"
     )
-    seeds: tuple[Annotated[int, Field(ge=0)], ...] = (0, 1, 2, 3, 4)
+    seeds: tuple[Annotated[int, Field(ge=0)], ...] = (0, 1, 2)
+    most_seeds: int = Field(
+        24, ge=1, description="seeds that the verdict may use at its load, added until it is decided"
+    )
     emulate: dict[str, float] = Field(
         {}, description="policy -> Kendall tau-b, where a score is to be emulated"
     )

@@ -10,6 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
+from parsim.engine import EngineConfig
+from parsim.engine.work import clairvoyant_score
 from parsim.errors import UserError, nearest
 from parsim.sweep.spec import TraceSource
 from parsim.traces import Trace
@@ -25,18 +29,20 @@ class Workload:
         folder: where they are written.
         seeds: of the grid, ascending; the first one's trace is `first`.
         first: the trace of the lowest seed.
+        engine: the engine whose work the load is measured in.
     """
 
     source: TraceSource
     folder: Path
     seeds: tuple[int, ...]
     first: Trace
+    engine: EngineConfig
     _files: dict[tuple[int, int], tuple[Path, str]] = field(default_factory=dict)
 
     @property
     def redrawn(self) -> bool:
         """Whether every seed draws its own trace by a recipe; else the lowest seed replays the recorded trace as it is,
-        and the others draw its requests again in blocks."""
+        and each other draws requests of one part of it again, in blocks."""
         return "recipe" in self.first.metadata
 
     @property
@@ -58,11 +64,30 @@ class Workload:
 
     def trace(self, seed: int, requests: int) -> Trace:
         """The trace of a seed: the first `requests` of it, or as many drawn from it where it has fewer."""
+        if self.redrawn and requests > len(self.first):
+            try:
+                return load_trace(self.source, seed, requests)
+            except UserError:  # arrivals that were recorded: there are no more of them
+                return resample(load_trace(self.source, seed), seed, requests)
         if self.redrawn:
             trace = self.first if seed == self.seeds[0] else load_trace(self.source, seed)
         else:
-            trace = self.first if seed == self.seeds[0] else resample(self.first, seed, requests)
-        return trace.head(requests) if requests <= len(trace) else resample(trace, seed, requests)
+            own = seed == self.seeds[0]
+            again = resample(self.first, seed, requests, None if own else seed)
+            trace = self.first if own and requests <= len(self.first) else self._alike(again)
+        return trace.head(requests)
+
+    def _alike(self, drawn: Trace) -> Trace:
+        """Requests of a recorded trace drawn again, at that trace's own load: the verdict is about this load, so that
+        heavier requests, or ones that come faster, are spread over as much more time."""
+        if not drawn.span_s > 0 or not self.first.span_s > 0:
+            return drawn
+        offered = [self._work_s(trace) / trace.span_s for trace in (drawn, self.first)]
+        stretch = pl.col("arrival_s") * (offered[0] / offered[1])
+        return Trace(drawn.frame.with_columns(stretch), drawn.metadata)
+
+    def _work_s(self, trace: Trace) -> float:
+        return float(trace.frame.select(clairvoyant_score("work_s", self.engine).sum()).item())
 
     @property
     def paths(self) -> dict[int, Path]:
@@ -70,23 +95,24 @@ class Workload:
         return {seed: self.file(seed)[0] for seed in self.seeds}
 
 
-def load_trace(source: TraceSource, seed: int) -> Trace:
-    """The trace of one seed.
+def load_trace(source: TraceSource, seed: int, requests: int | None = None) -> Trace:
+    """The trace of one seed, with `requests` requests in place of its own number where it is drawn.
 
     Raises:
         UserError: the file is not a trace, or an argument of `synthesize` or `join` does not exist.
     """
     from parsim import traces
 
+    count = {} if requests is None else {"n": requests}
     if source.path is not None:
-        trace = traces.redraw(traces.read_trace(source.path, source.format), seed)
+        trace = traces.redraw(traces.read_trace(source.path, source.format), seed, requests)
     elif source.bundled:
-        trace = traces.redraw(traces.bundled_trace(), seed)
+        trace = traces.redraw(traces.bundled_trace(), seed, requests)
     elif source.synthesize is not None:
-        trace = _call(traces.synthesize, "trace.synthesize", source.synthesize, seed)
+        trace = _call(traces.synthesize, "trace.synthesize", {**source.synthesize, **count}, seed)
     else:
-        trace = _call(traces.join, "trace.join", source.join or {}, seed)
-    if source.requests is not None and len(trace) > source.requests:
+        trace = _call(traces.join, "trace.join", {**(source.join or {}), **count}, seed)
+    if requests is None and source.requests is not None and len(trace) > source.requests:
         trace = Trace(trace.frame.head(source.requests), trace.noting(f"first {source.requests} requests"))
     if len(trace) < 2:
         raise UserError(f"{source.path or 'trace'}: {len(trace)} requests, a sweep needs at least 2")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from parsim.report.page import Prose, Section, Verdict, figure
 from parsim.report.phrases import display, seconds_words
-from parsim.report.verdict import judge, mean_of
+from parsim.report.verdict import KINDS, judge, mean_of
 from parsim.report.words import headline, sentences
 from parsim.sweep.configuration import ENGINE_COLUMNS, varied
 from parsim.sweep.results import Results
@@ -26,7 +26,7 @@ def section(results: Results) -> Section:
     if facts["decision"]["violated"]:
         settings.append(("constraints not met", "; ".join(facts["decision"]["violated"])))
     box = Verdict(
-        kind=j.kind,
+        kind=KINDS[j.answer],
         headline=headline(j, results),
         sentences=[s for s in sentences(j, results) if s],
         facts=[

@@ -69,7 +69,8 @@ def test_ray_gives_what_processes_give(tmp_path: Path, monkeypatch: pytest.Monke
     spec, quiet = parse_spec(FIELDS, "x"), Console(quiet=True)
     ray = run_sweep(spec, tmp_path / "ray", quiet, executor="ray")
     local = run_sweep(spec, tmp_path / "local", quiet, jobs=1)
-    assert cluster.address == "auto" and cluster.tasks == 5
+    assert cluster.address == "auto"
+    assert cluster.tasks == len(list((tmp_path / "local" / "points").glob("*.json"))) > 5
     assert ray.results.equals(local.results)
 
 
@@ -114,7 +115,7 @@ def test_a_recorded_trace_is_replayed_as_it_is_and_drawn_again_beside_it(tmp_pat
     metric = "mean_per_token_latency_ms"
     gain = results.ratio(fcfs, oracle, metric)
     logs = np.log(fcfs[metric].to_numpy() / oracle[metric].to_numpy())
-    half = stats.t.ppf(0.975, 2) * np.sqrt(np.mean((logs[1:] - logs[0]) ** 2))
-    assert np.log(gain) == pytest.approx([logs[0], logs[0] - half, logs[0] + half])
+    half = stats.t.ppf(0.975, 1) * abs(logs[2] - logs[1]) / 2  # over the two that draw a part of it again
+    assert np.log(gain) == pytest.approx([logs[1:].mean(), logs[1:].mean() - half, logs[1:].mean() + half])
     own = results.interval(fcfs, metric)
-    assert own.low < fcfs[metric][0] < own.high
+    assert own.low < own.value < own.high

@@ -36,15 +36,15 @@ def test_scoring_is_charged_where_there_is_a_predictor(tmp_path: Path) -> None:
     file.write_text(json.dumps(DEAR))
     free, shipped, dear = (swept(tmp_path / "sweep", cost) for cost in ("free", "shipped", str(file)))
     latency = {
-        name: dict(zip(r.results["policy"], r.results["mean_per_token_latency_ms"], strict=True))
+        name: dict(r.select("main").select("policy", "mean_per_token_latency_ms").iter_rows())
         for name, r in (("free", free), ("shipped", shipped), ("dear", dear))
     }
     assert latency["free"]["fcfs"] == latency["dear"]["fcfs"]
     assert latency["free"]["oracle"] == latency["dear"]["oracle"]
     assert latency["free"]["pars"] < latency["dear"]["pars"] < latency["free"]["fcfs"]
-    assert shipped.results.select(SCORING[0], "policy").rows_by_key("policy")["fcfs"] == [(None,)]
-    assert free.results[SCORING[0]].null_count() == 3
-    paid = dict(zip(dear.results["policy"], dear.results["scoring_s_per_request"], strict=True))
+    assert shipped.select("main", policy="fcfs")[SCORING[0]].to_list() == [None]
+    assert free.results[SCORING[0]].null_count() == free.results.height
+    paid = dict(dear.select("main").select("policy", "scoring_s_per_request").iter_rows())
     assert paid["pars"] == pytest.approx(1 / 4, rel=0.1)
     assert "not charged" in scoring_words(free)
     words = scoring_words(dear)
