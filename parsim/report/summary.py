@@ -13,7 +13,7 @@ from parsim.metrics import METRICS
 from parsim.report.page import figure
 from parsim.report.phrases import seconds_words
 from parsim.report.sections.latency import labels, span
-from parsim.report.verdict import base_rows, gain, judge
+from parsim.report.verdict import gain, judge, mean_of
 from parsim.report.words import headline, sentences
 from parsim.sweep.results import Results
 
@@ -50,7 +50,7 @@ def print_summary(results: Results, console: Console, page: Path) -> None:
 
 
 def at_verdict(results: Results, load: float) -> Table:
-    """Means over seeds of every policy, and its gain. Names are wrapped where space is short, numbers never."""
+    """Means over the grid's seeds of every policy, and its gain. Names are wrapped where space is short, numbers never."""
     from rich.table import Table
 
     rate = results.facts["trace"]["rate_rps"]
@@ -65,8 +65,7 @@ def at_verdict(results: Results, load: float) -> Table:
     table.add_column("gain", justify="right", no_wrap=True)
     table.add_column("95%", justify="right", no_wrap=True)
     for name, label in labels(results).items():
-        rows = base_rows(results, name, load)
-        means = [float(rows[metric].mean()) * UNIT[METRICS[metric].unit] for metric, _ in COLUMNS]  # type: ignore[arg-type]
+        means = [mean_of(results, name, load, metric) * UNIT[METRICS[metric].unit] for metric, _ in COLUMNS]
         won = gain(results, name, load)
         told = ("", "") if name == "fcfs" else (f"{won.value:.2f}", span(won))
         table.add_row(label, *map(seconds_words, means), *told)
