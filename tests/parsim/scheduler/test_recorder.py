@@ -21,7 +21,7 @@ def row(number: int, **more: object) -> dict[str, object]:
     return {
         "request_id": f"r{number}",
         "arrival_s": 1.7e9 + number * 0.25,
-        "prompt_tokens": 200 + number,
+        "prompt_tokens": 130 + number,
         "output_tokens": 1 + number,
         "stop": "stop",
         "finish_s": 1.7e9 + number + 1.0,
