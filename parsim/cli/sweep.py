@@ -124,14 +124,17 @@ def reproduce(
     from rich.table import Table
 
     from parsim.studies.paper.page import COLUMNS, write_claims
+    from parsim.studies.paper.regimes import run_regimes
     from parsim.studies.paper.spec import run_paper
 
+    console = Console(stderr=True)
     try:
-        done = run_paper(out, Console(stderr=True), executor, jobs, fresh=not resume)
+        done = run_paper(out, console, executor, jobs, fresh=not resume)
+        regimes = run_regimes(out / "regimes", console, executor, jobs, fresh=not resume)
     except KeyboardInterrupt:
         print(f"interrupted: finished runs are kept in {out}; the same command resumes", file=sys.stderr)
         raise SystemExit(INTERRUPTED) from None
-    page, rows = write_claims(out, done)
+    page, rows = write_claims(out, done, regimes)
     table = Table(*(column.title for column in COLUMNS.values()), show_lines=True)
     for row in rows:
         table.add_row(row.claim, row.found, row.holds, row.outcome)

@@ -23,6 +23,7 @@ from parsim.report.page import (
 )
 from parsim.report.sections import regime
 from parsim.report.sections.latency import labels, legend, lines
+from parsim.studies.paper import regime_page
 from parsim.studies.paper.claims import Claim, backlog_gains, claims
 from parsim.studies.paper.spec import OVERLOAD
 from parsim.sweep.results import Results
@@ -39,21 +40,25 @@ EXPERIMENTS = {
 }
 
 
-def write_claims(folder: Path, done: dict[str, Results]) -> tuple[Path, list[Claim]]:
-    """Write `folder`/report.html and claims.parquet; return the page's path and the rows."""
-    rows = claims(done)
+def write_claims(folder: Path, done: dict[str, Results], regimes: pl.DataFrame) -> tuple[Path, list[Claim]]:
+    """Write `folder`/report.html, claims.parquet and regimes.parquet; return the page's path and the rows."""
+    rows = claims(done, regimes)
+    with replacing(folder / "regimes.parquet") as path:
+        regimes.write_parquet(path)
     frame = pl.DataFrame([vars(row) for row in rows])
     with replacing(folder / "claims.parquet") as path:
         frame.write_parquet(path)
     html = render_page(
-        "The claims of PARS (arXiv 2510.03243), tried on public data", _sections(rows, frame, done)
+        "The claims of PARS (arXiv 2510.03243), tried on public data", _sections(rows, frame, done, regimes)
     )
     with replacing(folder / "report.html") as path:
         path.write_text(html, encoding="utf-8")
     return folder / "report.html", rows
 
 
-def _sections(rows: list[Claim], frame: pl.DataFrame, done: dict[str, Results]) -> list[Section]:
+def _sections(
+    rows: list[Claim], frame: pl.DataFrame, done: dict[str, Results], regimes: pl.DataFrame
+) -> list[Section]:
     counts = {
         outcome: sum(row.outcome == outcome for row in rows)
         for outcome in dict.fromkeys(r.outcome for r in rows)
@@ -61,8 +66,10 @@ def _sections(rows: list[Claim], frame: pl.DataFrame, done: dict[str, Results]) 
     kind: VerdictKind = "good" if set(counts) == {"reached"} else "mixed"
     summary = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
     sentences = [
-        "Large factors over FCFS arise where more arrives than the engine sustains: there the backlog, and with it the "
-        "factor, grows for as long as the overload lasts. A factor without its load and its duration says little.",
+        "Large factors over FCFS arise where requests wait long: on engines with few slots or short KV memory, and "
+        "where more arrives than is sustained. There the factor changes with the length of the overload: without a "
+        "guard it grows, with one the order is first come, first served again once all wait past its threshold. A "
+        "factor without engine, load, duration and guard says little.",
         emulated_words(done),
     ]
     first = Section(
@@ -70,6 +77,7 @@ def _sections(rows: list[Claim], frame: pl.DataFrame, done: dict[str, Results]) 
     )
     return [
         first,
+        regime_page.section(regimes),
         _growth(done),
         *(_latency(done[name], title) for name, title in EXPERIMENTS.items()),
         _map(done),
@@ -115,9 +123,9 @@ def _growth(done: dict[str, Results]) -> Section:
     title = f"Gain in mean latency per token at {OVERLOAD:.0%} of capacity, by length of the overload"
     caption = "Means of 3 paired seeds. With the guard all wait past its threshold in the end: FCFS again."
     return Section(
-        "Factors grow with the backlog",
+        "Factors change with the length of the overload",
         [Chart(chart, title, caption, legend(names))],
-        "The same rate, the same engine, only longer: any factor can be had by waiting long enough.",
+        "The same rate and the same engine, only longer.",
     )
 
 

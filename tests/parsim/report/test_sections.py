@@ -72,11 +72,11 @@ def test_an_interval_that_is_its_value_is_not_told() -> None:
 def swept(tmp_path_factory: pytest.TempPathFactory) -> Results:
     fields = {
         "name": "swept",
-        "trace": {"bundled": True, "requests": 120},
+        "trace": {"bundled": True, "requests": 40},
         "set": {"max_num_seqs": [4, 64], "long_prefill_token_threshold": [0, 8]},
         "policies": ["fcfs", "oracle", "prompt-sjf", "pars", "pointwise", "listwise"],
         "starvation_threshold_s": [None, 30],
-        "loads": [0.1, 0.2, 0.5, 0.7, 1, 1.3, 2, 3, 4, 5, 6],
+        "loads": [0.1, 0.2, 0.5, 0.7, 1, 1.3, 2, 3],
         "seeds": [0],
         "studies": [],
     }
