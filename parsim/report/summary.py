@@ -78,7 +78,8 @@ def gains(results: Results, width: int) -> Iterator[Table]:
 
     loads = results.facts["loads"]
     names = {name: label for name, label in labels(results).items() if name != "fcfs"}
-    each = max(1, (width - LABEL_WIDTH) // LOAD_WIDTH)
+    most = max(1, (width - LABEL_WIDTH) // LOAD_WIDTH)
+    each = max(1, -(-len(loads) // -(-len(loads) // most)))
     for first in range(0, len(loads) if names else 0, each):
         some = loads[first : first + each]
         table = Table(title="Gain in mean latency per token over FCFS, by requests/s", title_justify="left")
