@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import math
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 from parsim.errors import UserError
@@ -20,6 +16,7 @@ if TYPE_CHECKING:
 
     from parsim.engine.config import EngineConfig
     from parsim.engine.request import EngineRequest
+    from parsim.engine.run import Outcome, Workload
     from parsim.engine.scorer import VirtualScorer
     from parsim.engine.scoring_cost import ScoringCost
     from parsim.scheduler.own_order import KeyFunction
@@ -84,10 +81,7 @@ def simulate(
         UserError: the trace lacks the policy's scores, or the policy has none to emulate; the trace is empty, its
             hashes do not fit the block size, or its last arrival is so late that the clock loses steps to rounding.
     """
-    import simpy
-
-    from parsim.engine.engine import Engine
-    from parsim.engine.scorer import VirtualScorer
+    from parsim.engine.run import run
     from parsim.engine.step_log import StepLog
     from parsim.scheduler.policy import as_policy
 
@@ -102,24 +96,20 @@ def simulate(
     check_clock(trace, engine, load)
     scores, reached_tau = policy_scores(trace, engine, policy, seed)
     log = None if steps == "none" else StepLog(detail=steps == "detail")
-    scorer: VirtualScorer[EngineRequest] | None = None
-    if scoring is not None and policy.has_predictor:
-        scorer = VirtualScorer(scoring)
-    with _collector_paused():
-        requests = _requests(trace, engine, scores, load)
-        if scorer is not None:
-            for request in requests:
-                request.predicted, request.score = request.score, None
-        began = time.process_time()
-        env = simpy.Environment()
-        run = Engine(env, engine, policy, requests, scorer=scorer, observer=log)
-        env.run()
-        cpu_s = time.process_time() - began
-        outcome = _outcome(trace, requests, scores)
-    capacity = run.busy_s * engine.usable_blocks
+    charged = scoring if policy.has_predictor else None
+    workload = _workload(trace, scores, load)
+    try:
+        outcome = run(workload, engine, policy, scoring=charged, observer=log)
+    except ValueError as error:
+        raise UserError(
+            f"trace {trace.name}: {error}; change block_size or switch prefix caching off"
+        ) from error
+    requests = _requests(trace, workload, outcome, scores)
+    ran = outcome.engine
+    capacity = ran.busy_s * engine.usable_blocks
     return Run(
-        requests=outcome,
-        gaps=run.gaps.frame(),
+        requests=requests,
+        gaps=ran.gaps.frame(),
         steps=log.frame() if log else None,
         metadata={
             "trace": trace.name,
@@ -133,20 +123,20 @@ def simulate(
             "engine": engine.model_dump(mode="json"),
             "load": load,
             "seed": seed,
-            "steps": run.step,
-            "busy_s": run.busy_s,
-            "mean_kv_usage": run.used_block_s / capacity if capacity else 0.0,
-            "cpu_s": cpu_s,
-            **(_scoring(outcome, scorer) if scorer is not None else {}),
+            "steps": ran.step,
+            "busy_s": ran.busy_s,
+            "mean_kv_usage": ran.used_block_s / capacity if capacity else 0.0,
+            "cpu_s": outcome.cpu_s,
+            **(_scoring(requests, outcome.scorer) if outcome.scorer is not None else {}),
         },
     )
 
 
-def _scoring(outcome: pl.DataFrame, scorer: VirtualScorer[EngineRequest]) -> dict[str, float]:
+def _scoring(requests: pl.DataFrame, scorer: VirtualScorer[EngineRequest]) -> dict[str, float]:
     """What scoring cost and delayed."""
     import polars as pl
 
-    scored = outcome.filter(pl.col("rejected").is_null())
+    scored = requests.filter(pl.col("rejected").is_null())
     late = (pl.col("first_scheduled_s") < pl.col("scored_s").fill_null(math.inf)).mean()
     delay = (pl.col("scored_s") - pl.col("arrival_s")).mean()
     never = pl.col("scored_s").is_null().mean().alias("never")
@@ -178,18 +168,6 @@ def check_clock(trace: Trace, engine: EngineConfig, load: float) -> None:
             f"trace {trace.name}: at load {load:g} the last request arrives after {last_s:.3g} s, where the clock "
             f"cannot tell steps of {least_s:.3g} s apart; raise the load, or check the units of arrivals and step time"
         )
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Spare the cycle collector: a run keeps all it allocates, so scanning it again and again finds nothing."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def score_problem(trace: Trace, policy: Policy) -> str | None:
@@ -233,53 +211,40 @@ def policy_scores(
     return trace.frame[policy.score].cast(pl.Float64), None
 
 
-def _requests(
-    trace: Trace, engine: EngineConfig, scores: pl.Series | None, load: float
-) -> list[EngineRequest]:
-    from parsim.engine.prefix_cache import PrefixIds
-    from parsim.engine.request import EngineRequest
+def _workload(trace: Trace, scores: pl.Series | None, load: float) -> Workload:
+    from parsim.engine.run import Workload
 
     frame = trace.frame
-    columns: list[Any] = [
-        range(frame.height),
-        frame["request_id"].to_list(),
-        (frame["arrival_s"] / load).to_list(),
-        frame["prompt_tokens"].to_list(),
-        frame["output_tokens"].to_list(),
-        [None] * frame.height if scores is None else scores.to_list(),
-    ]
-    hash_block_size = trace.hash_block_size
-    if engine.enable_prefix_caching and hash_block_size is not None:
-        try:
-            ids = PrefixIds(engine.block_size, hash_block_size)
-        except ValueError as error:
-            raise UserError(
-                f"trace {trace.name}: {error}; change block_size or switch prefix caching off"
-            ) from error
-        columns.append([ids.of(hashes or []) for hashes in frame["prefix_hashes"].to_list()])
-    return [EngineRequest(*row) for row in zip(*columns, strict=True)]
+    hashed = trace.hash_block_size is not None
+    return Workload(
+        frame["request_id"],
+        frame["arrival_s"] / load,
+        frame["prompt_tokens"],
+        frame["output_tokens"],
+        scores,
+        frame["prefix_hashes"] if hashed else None,
+        trace.hash_block_size,
+    )
 
 
-def _outcome(trace: Trace, requests: list[EngineRequest], scores: pl.Series | None) -> pl.DataFrame:
+def _requests(trace: Trace, workload: Workload, outcome: Outcome, scores: pl.Series | None) -> pl.DataFrame:
+    """`Run.requests`."""
     import polars as pl
 
-    times = ("first_scheduled_s", "first_token_s", "finish_s", "scored_s")
-    counts = ("cached_tokens", "preemptions", "recomputed_tokens")
-    progress = zip(*map(attrgetter("arrival_s", *times, *counts), requests), strict=True)
-    columns = dict(zip(("arrival_s", *times, *counts), progress, strict=True))
-    outcome = pl.DataFrame(
+    done = outcome.frame()
+    frame = pl.DataFrame(
         {
-            "request_id": trace.frame["request_id"],
-            **{name: columns[name] for name in ("arrival_s", *times)},
-            "prompt_tokens": trace.frame["prompt_tokens"],
-            "output_tokens": trace.frame["output_tokens"],
-            **{name: columns[name] for name in counts},
-            "score": pl.Series(scores if scores is not None else [None] * len(requests), dtype=pl.Float64),
-            "promoted": [request.promoted for request in requests],
-            "rejected": [request.rejected or None for request in requests],
-        },
-        schema_overrides={"rejected": pl.String},
-    ).with_columns(pl.when(pl.col(name) >= 0).then(pl.col(name)).alias(name) for name in times)
+            "request_id": workload.request_id,
+            "arrival_s": workload.arrival_s,
+            **{name: done[name] for name in ("first_scheduled_s", "first_token_s", "finish_s", "scored_s")},
+            "prompt_tokens": workload.prompt_tokens,
+            "output_tokens": workload.output_tokens,
+            **{name: done[name] for name in ("cached_tokens", "preemptions", "recomputed_tokens")},
+            "score": pl.Series(scores if scores is not None else [None] * len(workload), dtype=pl.Float64),
+            "promoted": done["promoted"],
+            "rejected": done["rejected"],
+        }
+    )
     if "client_id" in trace.frame.columns:
-        outcome = outcome.with_columns(trace.frame["client_id"])
-    return outcome
+        frame = frame.with_columns(trace.frame["client_id"])
+    return frame

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from parsim.engine.config import EngineConfig
 from parsim.engine.decoding import Decoding
@@ -27,36 +28,16 @@ class Batch:
         chunks: prefill tokens by request.
     """
 
-    __slots__ = (
-        "admitted",
-        "attention_pairs",
-        "caught_up",
-        "chunks",
-        "decode_seqs",
-        "end_s",
-        "formed_s",
-        "kv_tokens",
-        "paused",
-        "preempted",
-        "prefill_tokens",
-        "start_s",
-        "step",
-    )
+    prefill_tokens = decode_seqs = kv_tokens = attention_pairs = 0
+    caught_up: Sequence[EngineRequest] = ()
+    admitted: Sequence[tuple[EngineRequest, int]] = ()
+    preempted: Sequence[EngineRequest] = ()
+    paused: Sequence[EngineRequest] = ()
+    chunks: Mapping[EngineRequest, int] = MappingProxyType({})
 
     def __init__(self, step: int, formed_s: float) -> None:
         self.step = step
-        self.formed_s = formed_s
-        self.start_s = formed_s
-        self.end_s = formed_s
-        self.prefill_tokens = 0
-        self.decode_seqs = 0
-        self.kv_tokens = 0
-        self.attention_pairs = 0
-        self.caught_up: list[EngineRequest] = []
-        self.admitted: list[tuple[EngineRequest, int]] = []
-        self.preempted: list[EngineRequest] = []
-        self.paused: Sequence[EngineRequest] = ()
-        self.chunks: dict[EngineRequest, int] = {}
+        self.formed_s = self.start_s = self.end_s = formed_s
 
     def __bool__(self) -> bool:
         """Whether anything is computed."""
@@ -160,7 +141,8 @@ class BatchFormer:
             cache.take(blocks)
         for request, tokens in chunks:
             self._fill(request, tokens)
-        self._count_chunks(batch, chunks)
+        if chunks:
+            self._count_chunks(batch, chunks)
         batch.decode_seqs = sequences
         batch.kv_tokens = decoding.kv_tokens
         decoding.kv_tokens += sequences
@@ -222,7 +204,12 @@ class BatchFormer:
     def _schedule_waiting(self, batch: Batch, budget: int, threshold: int) -> None:
         """Admit waiting requests, the head first, until the budget, a seat or the blocks end."""
         queue, cache, running = self.queue, self.cache, self.running
+        if not queue:
+            self.settled = not self.prefilling
+            return
         block_size, max_num_seqs, reserve_full = self._block_size, self._max_num_seqs, self._reserve_full
+        admitted: list[tuple[EngineRequest, int]] = []
+        chunks: list[tuple[EngineRequest, int]] = []
         self.settled = False
         while queue:
             if len(running) >= max_num_seqs:
@@ -261,11 +248,14 @@ class BatchFormer:
             request.blocks = hits
             self._fill(request, tokens)
             self.prefilling.append(request)
-            batch.admitted.append((request, cached))
+            admitted.append((request, cached))
+            chunks.append((request, tokens))
             budget -= tokens
-            self._count_chunks(batch, ((request, tokens),))
         else:
             self.settled = True
+        if chunks:
+            batch.admitted = admitted
+            self._count_chunks(batch, chunks)
         if self.prefilling:
             self.settled = False
 
@@ -278,21 +268,21 @@ class BatchFormer:
         request.blocks = -(-end // self._block_size)
         self.cache.fill(request, request.blocks, end)
 
-    def _count_chunks(
-        self, batch: Batch, chunks: list[tuple[EngineRequest, int]] | tuple[tuple[EngineRequest, int]]
-    ) -> None:
+    def _count_chunks(self, batch: Batch, chunks: list[tuple[EngineRequest, int]]) -> None:
         """Add prefill chunks to the batch and advance their requests."""
+        caught_up = [*batch.caught_up]
         for request, tokens in chunks:
             start = request.computed
             end = request.computed = start + tokens
-            batch.chunks[request] = tokens
             batch.prefill_tokens += tokens
             batch.attention_pairs += tokens * start + tokens * (tokens + 1) // 2
             if start < request.computed_peak:
                 request.recomputed_tokens += min(end, request.computed_peak) - start
             if end == request.prompt_tokens + request.generated:
-                batch.caught_up.append(request)
+                caught_up.append(request)
                 self.prefilling.remove(request)
+        batch.caught_up = caught_up
+        batch.chunks = {**batch.chunks, **dict(chunks)}
 
     def _preempt(self, request: EngineRequest, batch: Batch, scheduled: int) -> None:
         """Send a running request back; `scheduled` tokens of it were already in this batch."""
@@ -311,7 +301,7 @@ class BatchFormer:
         request.state = State.WAITING
         request.preemptions += 1
         self.preemptions += 1
-        batch.preempted.append(request)
+        batch.preempted = [*batch.preempted, request]
         self.queue.add(request)
 
     def _release(

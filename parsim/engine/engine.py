@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator
 from operator import attrgetter
 from typing import Protocol
 
 import simpy
 
 from parsim.engine.batch import Batch, BatchFormer
+from parsim.engine.clock import LATE, Clock, Moment
+from parsim.engine.coast import Coast
 from parsim.engine.config import EngineConfig
 from parsim.engine.request import EngineRequest, State
 from parsim.engine.scorer import VirtualScorer
@@ -34,20 +36,20 @@ class Engine:
     the previous one runs: when batch n ends its tokens are accounted for and batch n + 2 is formed, to start
     when n + 1 ends (vLLM's `step_with_batch_queue` with two batches in flight).
 
-    Runs of steps in which nothing can happen are advanced at once.
+    Any process may `submit` and `abort` at any time; both act at the next step boundary. Runs of steps in which
+    nothing can happen are advanced at once (`Coast`), and end sooner when something comes.
 
     Args:
-        env: the SimPy environment.
+        env: the SimPy environment with a clock of moments; many engines may live in one.
         config: settings and step time.
         policy: order, guard and victim; requests carry their scores.
-        requests: in order of arrival. Their fields receive the outcome.
-        aborts: seconds at which a request is withdrawn, by id.
+        done: called with each request that is finished, refused or withdrawn, at that moment.
         scorer: gives the requests their `predicted` scores some time after they arrived, as a predictor beside the
-            scheduler does; until then they are without a score.
+            scheduler does; until then they are without a score. It serves this engine alone.
         observer: sees every step; steps are then advanced one by one.
 
     Attributes:
-        now: seconds; the process may be ahead of `env.now` by rounding.
+        now: seconds: the step boundary that the engine acts at or waits for.
         step: the number of the last batch formed.
         busy_s: seconds during which a step ran.
         used_block_s: integral of the blocks in use over the steps, in block seconds.
@@ -56,11 +58,10 @@ class Engine:
 
     def __init__(
         self,
-        env: simpy.Environment,
+        env: Clock,
         config: EngineConfig,
         policy: Policy,
-        requests: Sequence[EngineRequest],
-        aborts: Mapping[str, float] | None = None,
+        done: Callable[[EngineRequest], None] | None = None,
         scorer: VirtualScorer[EngineRequest] | None = None,
         observer: StepObserver | None = None,
     ) -> None:
@@ -72,13 +73,44 @@ class Engine:
         self.step = 0
         self.busy_s = 0.0
         self.used_block_s = 0.0
-        self.gaps = TokenGaps(config.step_time.kv_token_s)
+        self.gaps = TokenGaps(config.step_time)
         self._keep_step = self.gaps.steps.append
         self.queue: RankedQueue[EngineRequest] = RankedQueue(policy)
         self.former = BatchFormer(config, self.queue)
-        self._arrivals = list(reversed(requests))
-        self._aborts = self._by_time(aborts or {}, requests)
+        self._usable_blocks = config.usable_blocks
+        self._step_seconds = config.step_time.seconds
+        self._done = done
+        self._inbox: list[EngineRequest] = []
+        self._aborts: list[EngineRequest] = []
+        self._scores_due = False
+        self._resting: simpy.Event | None = None
+        self._coast: Coast | None = None
+        self._end: Moment
+        self._deaf = False
+        if scorer is not None:
+            scorer.on_begin = self._scores_at
         self.process = env.process(self._serve_async() if config.async_scheduling else self._serve())
+
+    def submit(self, request: EngineRequest) -> None:
+        """A request arrives now. It joins the queue at the next step boundary, or is refused if it can never run."""
+        request.rejected = self._reason_to_reject(request)
+        if request.rejected:
+            self._finish(request)
+            return
+        self._inbox.append(request)
+        if self._coast is not None:
+            if not self._deaf:
+                self._act_soon()
+        elif self._resting is not None:
+            wake, self._resting = self._resting, None
+            self.env.ring(wake)
+
+    def abort(self, request: EngineRequest) -> None:
+        """Withdraw a request that was submitted, at the next step boundary; one that is done is left alone."""
+        if request.state is not State.DONE:
+            request.rejected = f"aborted at {self.env.now:g} s"
+            self._aborts.append(request)
+            self._act_soon()
 
     def _serve(self) -> Generator[simpy.Event, None, None]:
         """Form a batch, let it run, account for its tokens."""
@@ -86,22 +118,25 @@ class Engine:
         while True:
             self._take_in()
             if not former.running and not self.queue:
-                if not self._arrivals:
-                    break
-                yield self._until(max(self.now, self._arrivals[-1].arrival_s))
+                yield self._rest()
+                self.now = self.env.now
                 continue
             batch = self._form(self.now)
-            yield self._until(batch.end_s)
+            coast = self._promise(batch.end_s, batch.end_s) if former.settled else None
+            if coast is None:
+                yield self._until(batch.end_s)
+            else:
+                yield self._end
+                batch = self._keep(coast, batch) or batch
             self._account(batch)
-            if former.settled and self.observer is None:
-                coasted = self._coast(None)
-                if coasted is not None:
-                    yield self._until(self.now)
-                    self._account(coasted)
-        former.cache.check(list(former.running))
 
     def _serve_async(self) -> Generator[simpy.Event, None, None]:
-        """The same with one more batch in flight."""
+        """The same with one more batch in flight.
+
+        Why the order: vLLM forms a batch as soon as there is room in its queue of two, so before it looks at the
+        output of the first; a request that ends there still holds its seat and blocks when the second is formed. A
+        batch without tokens takes no place in the queue.
+        """
         former = self.former
         flying: Batch | None = None
         while True:
@@ -115,24 +150,39 @@ class Engine:
                     flying = batch
                     continue
             elif flying is None:
-                if not self._arrivals:
-                    break
-                yield self._until(max(self.now, self._arrivals[-1].arrival_s))
+                yield self._rest()
+                self.now = self.env.now
                 continue
             done, flying = flying, batch
-            yield self._until(done.end_s)
-            self._account(done)
-            if flying is not None and not flying.caught_up and former.settled and self.observer is None:
-                coasted = self._coast(flying)
-                if coasted is not None:
-                    flying = coasted
-                    yield self._until(self.now)
-        former.cache.check(list(former.running))
+            coast = None
+            if flying is not None and not flying.caught_up and former.settled:
+                coast = self._promise(done.end_s, flying.end_s, done.step)
+            if coast is None:
+                yield self._until(done.end_s)
+                self._account(done)
+            else:
+                yield self._end
+                last = self._keep(coast, done)
+                if last is None:
+                    self._account(done)
+                else:
+                    flying = last
 
-    def _until(self, time_s: float) -> simpy.Event:
-        """Advance the clock; never backwards."""
+    def _until(self, time_s: float) -> Moment:
+        """The step boundary at `time_s`."""
         self.now = time_s
-        return self.env.timeout(max(0.0, time_s - self.env.now))
+        return Moment(self.env, time_s, LATE)
+
+    def _rest(self) -> simpy.Event:
+        """Nothing is left to do; wait for a request."""
+        self.former.cache.check(())
+        self._resting = self.env.event()
+        return self._resting
+
+    def _act_soon(self) -> None:
+        """Something has come: a run of steps ends with the boundary that is due."""
+        if self._coast is not None and self._coast.cut(self.env.now):
+            self._end = self._end.sooner(self._coast.boundary_s)
 
     def _form(self, start_s: float) -> Batch:
         """Form the next batch now, to start at `start_s`. An empty one takes no time."""
@@ -143,14 +193,14 @@ class Engine:
         batch = former.form(self.step, self.now)
         batch.start_s = batch.end_s = start_s
         if batch:
-            duration = self.config.step_time.seconds(
+            duration = self._step_seconds(
                 batch.prefill_tokens, batch.decode_seqs, batch.kv_tokens, batch.attention_pairs
             )
             if self.scorer is not None:
                 duration += self.scorer.take_charge_s()
             batch.end_s = start_s + duration
             self.busy_s += duration
-            self.used_block_s += duration * (self.config.usable_blocks - former.cache.free)
+            self.used_block_s += duration * (self._usable_blocks - former.cache.free)
         decoded = batch.decode_seqs
         if former.held_up:
             decoded -= self.gaps.resumed(batch)
@@ -162,8 +212,18 @@ class Engine:
             self.observer.observe(batch, former)
         return batch
 
+    def _scores_at(self, end_s: float) -> None:
+        """The scorer has begun a batch that ends at `end_s`: be there when its scores come."""
+
+        def due(_: simpy.Event) -> None:
+            self._scores_due = True
+            self._act_soon()
+
+        Moment(self.env, max(end_s, self.env.now)).callbacks.append(due)
+
     def _take_scores(self, scorer: VirtualScorer[EngineRequest]) -> None:
         """Scores that became known since the last step; they count from this one on."""
+        self._scores_due = False
         for request in scorer.poll(self.now):
             request.scored_s = self.now
             if request.state is not State.DONE and request.predicted is not None:
@@ -172,12 +232,13 @@ class Engine:
     def _account(self, batch: Batch) -> None:
         """The batch has ended: its first and last tokens are out."""
         if self._aborts:
-            self._withdraw_due(batch.step)
-        for request in batch.caught_up:
-            if request.first_token_s < 0 and request.state is not State.DONE:
-                request.first_token_s = self.now
+            self._withdraw(batch.step)
+        if batch.caught_up:
+            self._first_tokens(batch)
         former, step = self.former, batch.step
-        ending = former.decoding.ending.pop(step, [])
+        ending = former.decoding.ending.pop(step, None)
+        if ending is None:
+            return
         if len(ending) > 1:
             ending.sort(key=_BY_PLACE)
         for request in ending:
@@ -189,26 +250,34 @@ class Engine:
             else:
                 former.decoding.leave(request, step + 1)
                 former.finish(request)
-            request.state = State.DONE
-            request.prefix = ()
             former.settled = False
+            self._finish(request)
+
+    def _first_tokens(self, batch: Batch) -> None:
+        for request in batch.caught_up:
+            if request.first_token_s < 0 and request.state is not State.DONE:
+                request.first_token_s = self.now
+
+    def _finish(self, request: EngineRequest) -> None:
+        """The request is out of the engine."""
+        request.state = State.DONE
+        request.prefix = ()
+        if self._done is not None:
+            self._done(request)
 
     def _take_in(self) -> None:
-        """Requests that have arrived join the queue, or are refused if they can never run."""
-        arrivals, now = self._arrivals, self.now
-        while arrivals and arrivals[-1].arrival_s <= now:
-            request = arrivals.pop()
-            request.rejected = self._reason_to_reject(request)
-            if request.rejected:
-                request.state = State.DONE
-            else:
-                if self.scorer is not None:
-                    self.scorer.submit(request, request.prompt_tokens, now)
+        """What has arrived joins the queue."""
+        if self._inbox:
+            inbox, self._inbox = self._inbox, []
+            scorer = self.scorer
+            for request in inbox:
+                if scorer is not None:
+                    scorer.submit(request, request.prompt_tokens, self.now)
                     request.awaits_score = True
                 self.queue.add(request)
-                self.former.settled = False
+            self.former.settled = False
         if self._aborts:
-            self._withdraw_due(self.step)
+            self._withdraw(self.step)
 
     def _reason_to_reject(self, request: EngineRequest) -> str:
         config = self.config
@@ -220,96 +289,85 @@ class Engine:
             return f"needs {blocks} KV blocks, the engine has {config.usable_blocks}"
         return ""
 
-    def _by_time(
-        self, aborts: Mapping[str, float], requests: Sequence[EngineRequest]
-    ) -> list[tuple[float, int, EngineRequest]]:
-        """Aborts, the latest first."""
-        due = [(aborts[r.request_id], r.index, r) for r in requests if r.request_id in aborts]
-        return sorted(due, key=lambda abort: abort[:2], reverse=True)
-
-    def _withdraw_due(self, in_flight: int) -> None:
-        """Withdraw the requests whose abort is due; `in_flight` is the last step whose tokens are not known.
+    def _withdraw(self, in_flight: int) -> None:
+        """Withdraw the requests to be aborted; `in_flight` is the last step whose tokens are not known.
 
         One that has arrived but was not taken in yet is withdrawn after that, as vLLM's input queue does.
         """
-        later = []
-        while self._aborts and self._aborts[-1][0] <= self.now:
-            abort = self._aborts.pop()
-            time_s, _, request = abort
+        aborts, self._aborts = self._aborts, []
+        for request in aborts:
             if request.state is State.DONE:
                 continue
             if request.seq < 0:
-                later.append(abort)
+                self._aborts.append(request)
                 continue
             self.former.withdraw(request, self.step + 1, in_flight)
-            request.state = State.DONE
-            request.prefix = ()
-            request.rejected = f"aborted at {time_s:g} s"
             self.former.settled = False
-        self._aborts.extend(reversed(later))
+            self._finish(request)
 
-    def _horizon_s(self) -> float:
-        """A time before which no request arrives, is scored, promoted or withdrawn."""
-        horizon = self._arrivals[-1].arrival_s if self._arrivals else FOREVER
-        if self.scorer is not None:
-            horizon = min(horizon, self.scorer.next_s)
-        if self._aborts:
-            horizon = min(horizon, self._aborts[-1][0])
-        due = self.queue.next_due_s()
-        if due < horizon:
-            horizon = due - 1e-9 * max(1.0, abs(due))
-        return horizon
+    def _promise(self, end_s: float, begin_s: float, step: int | None = None) -> Coast | None:
+        """Steps that only decode, up to the next event; None if there is no such step.
 
-    def _coast(self, flying: Batch | None) -> Batch | None:
-        """Advance over steps that only decode, up to the next event; None if there is no such step.
+        While all seats are taken, or the head of a first-come-first-served queue does not fit, nobody who arrives
+        changes a batch, nor does the guard: the run goes on. A scorer needs to know when requests were taken in.
 
-        `flying`: the batch in flight under async scheduling. The sums are those of step-by-step simulation, in
-        the same order, so that the clock is the same to the last bit.
+        Args:
+            end_s: when the batch that is awaited ends.
+            begin_s: when the next one begins.
+            step: that of the batch that is awaited, if it is not the last.
         """
+        former, decoding = self.former, self.former.decoding
+        ending = decoding.ending
+        if not decoding.count or self.step in ending or step in ending or self.observer is not None:
+            return None
+        if self._aborts or self._scores_due:
+            return None
+        seated = len(former.running) >= self.config.max_num_seqs
+        deaf = self.scorer is None and (seated or (bool(self.queue) and not self.queue.policy.ranked))
+        horizon_s = FOREVER
+        if not deaf:
+            due_s = self.queue.next_due_s()
+            if due_s < FOREVER:
+                horizon_s = due_s - 1e-9 * max(1.0, abs(due_s))
+                if horizon_s <= end_s:
+                    return None
+        coast = Coast(decoding, self.config.step_time, former.cache.free, self.step, end_s, begin_s, step is not None)
+        if not coast.steps:
+            return None
+        if horizon_s < FOREVER:
+            coast.cut(horizon_s)
+        self._deaf = deaf
+        self._coast = coast
+        self._end = Moment(self.env, coast.times[coast.steps], LATE)
+        return coast
+
+    def _keep(self, coast: Coast, awaited: Batch) -> Batch | None:
+        """The run has come to its end; returns the last batch that was formed, or None if it was cut to nothing."""
+        self._coast = None
+        self.now = coast.times[0]
+        steps = coast.steps
+        if not steps:
+            return None
+        if awaited.caught_up:
+            self._first_tokens(awaited)
         decoding, cache = self.former.decoding, self.former.cache
         count = decoding.count
-        if not count:
-            return None
-        horizon = self._horizon_s()
-        step_time = self.config.step_time
-        fixed_s = step_time.base_s + step_time.decode_seq_s * count
-        kv_token_s = step_time.kv_token_s
-        ending, due, period = decoding.ending, decoding.due, self.config.block_size
-        kv_tokens, free = decoding.kv_tokens, cache.free
-        used = self.config.usable_blocks - free
+        used = before = self._usable_blocks - cache.free
         used_block_s = 0.0
-        step = first = self.step
-        now = self.now
-        end = now if flying is None else flying.end_s
-        begin = end
-        taken = 0
-        while now < horizon and step not in ending:
-            blocks = due[(step + 1) % period]
-            if taken + blocks > free:
-                break
-            taken += blocks
-            step += 1
-            duration = fixed_s + kv_token_s * kv_tokens
-            used_block_s += (used + taken) * duration
-            kv_tokens += count
-            if flying is None:
-                now = end = end + duration
-            else:
-                now = end
-                end += duration
-        if step == first:
-            return None
+        for duration, blocks in zip(coast.durations[:steps], coast.blocks, strict=False):
+            used += blocks
+            used_block_s += used * duration
         keep = self.gaps.runs.append
-        keep(fixed_s + kv_token_s * decoding.kv_tokens)
+        keep(decoding.kv_tokens)
         keep(count)
-        keep(step - first)
-        cache.take(taken)
-        decoding.kv_tokens = kv_tokens
-        self.step = step
-        self.now = now
-        self.busy_s += end - begin
+        keep(steps)
+        if used > before:
+            cache.take(used - before)
+        decoding.kv_tokens += steps * count
+        self.step += steps
+        self.now = coast.boundary_s
+        self.busy_s += coast.end_s - coast.begin_s
         self.used_block_s += used_block_s
-        batch = Batch(step, now)
-        batch.decode_seqs = count
-        batch.end_s = end
+        batch = Batch(self.step, self.now)
+        batch.decode_seqs, batch.end_s = count, coast.end_s
         return batch

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from parsim.engine.request import EngineRequest
 
 
@@ -43,7 +45,7 @@ class KVCache:
         """
         self.free += -(-tokens // self.block_size)
 
-    def check(self, running: list[EngineRequest]) -> None:
+    def check(self, running: Collection[EngineRequest]) -> None:
         """Integrity when nothing runs: all blocks are free.
 
         Raises:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Collection
 from typing import Any
 
 from parsim.engine.kv_cache import KVCache
@@ -196,7 +197,7 @@ class PrefixCache(KVCache):
         self._blank += blank
         self.free += freed
 
-    def check(self, running: list[EngineRequest]) -> None:
+    def check(self, running: Collection[EngineRequest]) -> None:
         """Integrity: the free queue holds what `free` says; all blocks are free when nothing runs."""
         super().check(running)
         queued = self._blank + sum(

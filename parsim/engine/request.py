@@ -94,18 +94,8 @@ class EngineRequest(WaitingRequest):
         score: float | None = None,
         prefix: range | list[int] | tuple[int, ...] = (),
     ) -> None:
-        self.arrival_s = arrival_s
-        self.awaits_score = False
-        self.claimant = ""
-        self.promoted = False
-        self.rank = 0.0
-        self.ticket = -1
-        self.request_id = request_id
-        self.score = score
-        self.seq = -1
-        self.waiting = False
+        super().__init__(request_id, arrival_s, score, prompt_tokens)
         self.index = index
-        self.prompt_tokens = prompt_tokens
         self.output_tokens = output_tokens
         self.prefix = prefix
         self.state = State.WAITING

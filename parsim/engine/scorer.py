@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from parsim.engine.scoring_cost import MAX_WAIT_S, ScoringCost
@@ -21,12 +22,14 @@ class VirtualScorer(Generic[R]):
         cost: seconds a batch.
         busy_s: seconds of the batches that were begun.
         expired: requests that waited longer than `MAX_WAIT_S` for the worker and stay without a score.
+        on_begin: called with the end, in seconds, of each batch as it is begun.
     """
 
     def __init__(self, cost: ScoringCost) -> None:
         self.cost = cost
         self.busy_s = 0.0
         self.expired = 0
+        self.on_begin: Callable[[float], None] | None = None
         self._waiting: deque[tuple[float, R, int]] = deque()  # submitted at, request, prompt tokens
         self._batch: list[R] = []
         self._end_s = NEVER_S
@@ -83,3 +86,5 @@ class VirtualScorer(Generic[R]):
         self._not_charged_s += spent_s
         self._batch = [request for _, request, _ in taken]
         self._end_s = start_s + spent_s
+        if self.on_begin is not None:
+            self.on_begin(self._end_s)

@@ -63,3 +63,11 @@ class StepTime(BaseModel):
             + self.kv_token_s * kv_tokens
             + self.attention_pair_s * attention_pairs
         )
+
+    def decode_only(self, decode_seqs: int, kv_tokens: int, steps: int) -> list[float]:
+        """Seconds of each of `steps` steps running that only decode the same sequences, the first of which reads
+        `kv_tokens`: those of `seconds`, to the last bit."""
+        fixed_s = self.base_s + self.decode_seq_s * decode_seqs
+        kv_token_s = self.kv_token_s
+        read = range(kv_tokens, kv_tokens + steps * decode_seqs, decode_seqs)
+        return [fixed_s + kv_token_s * tokens for tokens in read]

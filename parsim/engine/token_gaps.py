@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from parsim.engine.batch import Batch
 from parsim.engine.request import EngineRequest, State
+from parsim.engine.step_time import StepTime
 
 if TYPE_CHECKING:
     import polars as pl
@@ -26,13 +27,13 @@ class TokenGaps:
 
     Attributes:
         steps: duration and decoding sequences of one step after the other, flat; the engine appends to it.
-        runs: the same of the first of several steps, and their number.
+        runs: of each run of steps the tokens that the first one reads, decoding sequences, and steps, flat.
     """
 
-    def __init__(self, growth_s: float) -> None:
-        self._growth_s = growth_s
+    def __init__(self, step_time: StepTime) -> None:
+        self._step_time = step_time
         self.steps = array("d")
-        self.runs = array("d")
+        self.runs = array("q")
         self._late_s = array("d")
         self._since: dict[EngineRequest, float] = {}  # time of the last token of those that are held up
         self._paused: Sequence[EngineRequest] = ()
@@ -70,11 +71,12 @@ class TokenGaps:
         import polars as pl
 
         step_s, decoded = np.frombuffer(self.steps).reshape(-1, 2).T
-        first_s, sequences, steps = np.frombuffer(self.runs).reshape(-1, 3).T
-        count = steps.astype(np.int64)
+        first, sequences, count = np.frombuffer(self.runs, dtype=np.int64).reshape(-1, 3).T
         place = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
-        grown_s = np.repeat(first_s, count) + np.repeat(self._growth_s * sequences, count) * place
+        sequences = np.repeat(sequences, count)
+        seconds: Any = self._step_time.seconds  # a formula, for columns as for numbers
+        run_s = seconds(0, sequences, np.repeat(first, count) + sequences * place, 0)
         late_s = np.frombuffer(self._late_s)
-        tokens = np.concatenate([decoded, np.repeat(sequences, count), np.ones(len(late_s))])
-        gap_s = np.concatenate([step_s, grown_s, late_s])
+        tokens = np.concatenate([decoded, sequences, np.ones(len(late_s))])
+        gap_s = np.concatenate([step_s, run_s, late_s])
         return pl.DataFrame({"gap_s": gap_s, "tokens": tokens.astype(np.int64)}).sort("gap_s")
