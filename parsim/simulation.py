@@ -81,6 +81,7 @@ def simulate(
         UserError: the trace lacks the policy's scores, or the policy has none to emulate; the trace is empty, its
             hashes do not fit the block size, or its last arrival is so late that the clock loses steps to rounding.
     """
+    from parsim.engine.prefix_cache import UnfitHashes
     from parsim.engine.run import run
     from parsim.engine.step_log import StepLog
     from parsim.scheduler.policy import as_policy
@@ -100,7 +101,7 @@ def simulate(
     workload = _workload(trace, scores, load)
     try:
         outcome = run(workload, engine, policy, scoring=charged, observer=log)
-    except ValueError as error:
+    except UnfitHashes as error:
         raise UserError(
             f"trace {trace.name}: {error}; change block_size or switch prefix caching off"
         ) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from heapq import heappop, heappush
 
 import simpy
@@ -23,7 +24,7 @@ class Moment(simpy.Event):
 
     def __init__(self, clock: Clock, time_s: float, priority: EventPriority = NORMAL) -> None:
         self.env = clock
-        self.callbacks = []
+        self.callbacks: list[Callable[[simpy.Event], None]] = []
         heappush(clock._queue, (time_s, priority, next(clock._eid), self))
 
     def sooner(self, time_s: float) -> Moment:
@@ -46,7 +47,7 @@ class Clock(simpy.Environment):
         queue = self._queue
         while queue:
             self._now, _, _, event = heappop(queue)
-            callbacks, event.callbacks = event.callbacks, None  # type: ignore[assignment]
+            callbacks, event.callbacks = event.callbacks, None
             for callback in callbacks:
                 callback(event)
             if not event._ok and not hasattr(event, "_defused"):

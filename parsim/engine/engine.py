@@ -43,7 +43,8 @@ class Engine:
         env: the SimPy environment with a clock of moments; many engines may live in one.
         config: settings and step time.
         policy: order, guard and victim; requests carry their scores.
-        done: called with each request that is finished, refused or withdrawn, at that moment.
+        done: called with each request that is finished, refused or withdrawn, at that moment; again if its score comes
+            only then.
         scorer: gives the requests their `predicted` scores some time after they arrived, as a predictor beside the
             scheduler does; until then they are without a score. It serves this engine alone.
         observer: sees every step; steps are then advanced one by one.
@@ -97,10 +98,12 @@ class Engine:
         if request.rejected:
             self._finish(request)
             return
+        if self._coast is not None and self._deaf:
+            self.queue.add(request)
+            return
         self._inbox.append(request)
         if self._coast is not None:
-            if not self._deaf:
-                self._act_soon()
+            self._act_soon()
         elif self._resting is not None:
             wake, self._resting = self._resting, None
             self.env.ring(wake)
@@ -226,7 +229,10 @@ class Engine:
         self._scores_due = False
         for request in scorer.poll(self.now):
             request.scored_s = self.now
-            if request.state is not State.DONE and request.predicted is not None:
+            if request.state is State.DONE:
+                if self._done is not None:
+                    self._done(request)
+            elif request.predicted is not None:
                 self.queue.rescore(request, request.predicted)
 
     def _account(self, batch: Batch) -> None:
@@ -331,7 +337,9 @@ class Engine:
                 horizon_s = due_s - 1e-9 * max(1.0, abs(due_s))
                 if horizon_s <= end_s:
                     return None
-        coast = Coast(decoding, self.config.step_time, former.cache.free, self.step, end_s, begin_s, step is not None)
+        coast = Coast(
+            decoding, self.config.step_time, former.cache.free, self.step, end_s, begin_s, step is not None
+        )
         if not coast.steps:
             return None
         if horizon_s < FOREVER:
@@ -350,6 +358,8 @@ class Engine:
             return None
         if awaited.caught_up:
             self._first_tokens(awaited)
+        if self._deaf:
+            self.queue.begin_step(coast.times[steps - 1])  # as when the last step was formed
         decoding, cache = self.former.decoding, self.former.cache
         count = decoding.count
         used = before = self._usable_blocks - cache.free

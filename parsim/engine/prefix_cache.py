@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from parsim.engine.kv_cache import KVCache
@@ -277,6 +277,10 @@ class PrefixCache(KVCache):
             copies.remove(block)
 
 
+class UnfitHashes(ValueError):
+    """A trace's hashes do not cover blocks of the engine, nor parts of blocks."""
+
+
 class PrefixIds:
     """Numbers shareable blocks so that equal numbers mean equal content from the start of the prompt.
 
@@ -285,19 +289,19 @@ class PrefixIds:
         hash_block_size: tokens that one hash of the trace covers; one must divide the other.
 
     Raises:
-        ValueError: neither size divides the other.
+        UnfitHashes: neither size divides the other.
     """
 
     def __init__(self, block_size: int, hash_block_size: int) -> None:
         if block_size % hash_block_size and hash_block_size % block_size:
-            raise ValueError(
+            raise UnfitHashes(
                 f"block_size {block_size} and the trace's hash_block_size {hash_block_size}: one must divide the other"
             )
         self._blocks_per_hash = max(1, hash_block_size // block_size)
         self._hashes_per_block = max(1, block_size // hash_block_size)
         self._numbers: dict[tuple[int, int], int] = {}
 
-    def of(self, hashes: list[int]) -> list[int]:
+    def of(self, hashes: Sequence[int]) -> list[int]:
         """Block numbers of a prompt whose full hash blocks have these hashes."""
         numbers = self._numbers
         node = -1

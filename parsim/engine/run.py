@@ -25,6 +25,8 @@ from parsim.scheduler.policy import Policy
 if TYPE_CHECKING:
     import polars as pl
 
+    Column = Sequence[Any] | pl.Series
+
 TIMES = ("first_scheduled_s", "first_token_s", "finish_s", "scored_s")
 COUNTS = ("cached_tokens", "preemptions", "recomputed_tokens")
 
@@ -43,12 +45,12 @@ class Workload:
         prefix_hashes: one hash for each leading block of `hash_block_size` prompt tokens; None if nothing is shared.
     """
 
-    request_id: Sequence[str]
-    arrival_s: Sequence[float]
-    prompt_tokens: Sequence[int]
-    output_tokens: Sequence[int]
-    score: Sequence[float | None] | None = None
-    prefix_hashes: Sequence[Sequence[int] | None] | None = None
+    request_id: Column
+    arrival_s: Column
+    prompt_tokens: Column
+    output_tokens: Column
+    score: Column | None = None
+    prefix_hashes: Column | None = None
     hash_block_size: int | None = None
 
     def __len__(self) -> int:
@@ -60,10 +62,14 @@ class Workload:
         `scored_later`: their scores are what a scorer will find.
 
         Raises:
-            ValueError: the hashes do not fit the block size.
+            UnfitHashes: the hashes do not fit the block size.
         """
         ids = None
-        if config.enable_prefix_caching and self.hash_block_size is not None and self.prefix_hashes is not None:
+        if (
+            config.enable_prefix_caching
+            and self.hash_block_size is not None
+            and self.prefix_hashes is not None
+        ):
             ids = PrefixIds(config.block_size, self.hash_block_size)
         columns = (self.request_id, self.arrival_s, self.prompt_tokens, self.output_tokens)
 
@@ -74,7 +80,9 @@ class Workload:
             if ids is not None and self.prefix_hashes is not None:
                 prefixes = (ids.of(hashes or ()) for hashes in _values(self.prefix_hashes[rows]))
             numbers = range(rows.start, rows.stop)
-            return map(EngineRequest, numbers, *(_values(column[rows]) for column in columns), score, prefixes)
+            return map(
+                EngineRequest, numbers, *(_values(column[rows]) for column in columns), score, prefixes
+            )
 
         requests = chain.from_iterable(map(some, range(0, len(self), _AT_ONCE)))
         return map(_to_be_scored, requests) if scored_later else requests
@@ -88,6 +96,7 @@ class Outcome:
         scorer: the scorer beside it, if there was one.
         cpu_s: CPU seconds of the run.
         promoted: whether the starvation guard moved the request ahead, by row.
+        ended: whether the request is out of the engine, by row.
         rejected: why a request was refused or withdrawn, by row; the others are not in it.
     """
 
@@ -100,27 +109,28 @@ class Outcome:
         self.counts = {name: array("q", [0]) * requests for name in COUNTS}
         self.promoted = bytearray(requests)
         self.rejected: dict[int, str] = {}
-        self.finished = 0
-        self._columns = (*self.times.values(), *self.counts.values())
+        self.ended = bytearray(requests)
+        self._scheduled_s, self._first_s, self._finish_s, self._scored_s = self.times.values()
+        self._cached, self._preemptions, self._recomputed = self.counts.values()
 
     def record(self, request: EngineRequest) -> None:
-        """A request is finished, refused or withdrawn."""
+        """A request is finished, refused or withdrawn, or its score came after that."""
         row = request.index
-        scheduled, first, finish, scored, cached, preemptions, recomputed = self._columns
-        scheduled[row] = request.first_scheduled_s
-        first[row] = request.first_token_s
-        finish[row] = request.finish_s
         if request.scored_s >= 0:
-            scored[row] = request.scored_s
-        cached[row] = request.cached_tokens
+            self._scored_s[row] = request.scored_s
+        self._scheduled_s[row] = request.first_scheduled_s
+        self._first_s[row] = request.first_token_s
+        self._finish_s[row] = request.finish_s
+        if request.cached_tokens:
+            self._cached[row] = request.cached_tokens
         if request.preemptions:
-            preemptions[row] = request.preemptions
-            recomputed[row] = request.recomputed_tokens
+            self._preemptions[row] = request.preemptions
+            self._recomputed[row] = request.recomputed_tokens
         if request.promoted:
             self.promoted[row] = True
         if request.rejected:
             self.rejected[row] = request.rejected
-        self.finished += 1
+        self.ended[row] = True
 
     def frame(self) -> pl.DataFrame:
         """One row a request in order: the times in seconds (null where they never came), the counts, promoted, and
@@ -132,7 +142,9 @@ class Outcome:
         counts = {name: np.frombuffer(column, dtype=np.int64) for name, column in self.counts.items()}
         rejected = pl.Series("rejected", [None], dtype=pl.String).new_from_index(0, len(self.promoted))
         if self.rejected:
-            rejected = rejected.scatter(sorted(self.rejected), [self.rejected[i] for i in sorted(self.rejected)])
+            rejected = rejected.scatter(
+                sorted(self.rejected), [self.rejected[i] for i in sorted(self.rejected)]
+            )
         return pl.DataFrame(
             {**times, **counts, "promoted": np.frombuffer(self.promoted, dtype=bool), "rejected": rejected}
         ).with_columns(pl.when(pl.col(name) >= 0).then(pl.col(name)).alias(name) for name in TIMES)
@@ -158,7 +170,7 @@ def run(
         observer: sees every step.
 
     Raises:
-        ValueError: the workload's hashes do not fit the block size.
+        UnfitHashes: the workload's hashes do not fit the block size.
     """
     outcome = Outcome(len(workload))
     outcome.scorer = VirtualScorer(scoring) if scoring is not None else None
@@ -171,8 +183,8 @@ def run(
         env.run_out()
         outcome.cpu_s = time.process_time() - began
     engine.former.cache.check(engine.former.running)
-    if outcome.finished != len(workload):
-        raise AssertionError(f"{len(workload) - outcome.finished} of {len(workload)} requests never ended")
+    if not all(outcome.ended):
+        raise AssertionError(f"{outcome.ended.count(0)} of {len(workload)} requests never ended")
     return outcome
 
 

@@ -7,12 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
-import simpy
 
 from parsim.engine import EngineConfig
-from parsim.engine.engine import Engine
-from parsim.engine.prefix_cache import PrefixIds
-from parsim.engine.request import EngineRequest
+from parsim.engine.prefix_cache import UnfitHashes
+from parsim.engine.run import Workload, run
 from parsim.errors import UserError
 from parsim.scheduler.policy import POLICIES, Policy
 from parsim.validate.recordings.measured import SHARED
@@ -62,49 +60,38 @@ def replay(
         UserError: a request can never run on this engine, though it did on the measured one; or its blocks are of a
             size at which nothing is known of what prompts share.
     """
-    count = len(load.request_id)
-    columns = (
-        range(count),
+    workload = Workload(
         load.request_id,
         [max(arrival_s, ready_s) for arrival_s in load.arrival_s],
         load.prompt_tokens,
         load.output_tokens,
-        load.score or [None] * count,
-        _prefixes(load, config),
+        load.score,
+        load.shared,
+        HASH_TOKENS,
     )
-    requests = [EngineRequest(*row) for row in zip(*columns, strict=True)]
-    environment = simpy.Environment()
-    Engine(environment, config, policy, requests)
-    environment.run()
-    refused = next((r for r in requests if r.rejected), None)
-    if refused is not None:
+    try:
+        outcome = run(workload, config, policy)
+    except UnfitHashes as error:
+        raise UserError(f"{error}; change block_size or switch prefix caching off") from error
+    if outcome.rejected:
+        row, reason = next(iter(outcome.rejected.items()))
         raise UserError(
-            f"request {refused.request_id} was served in the measurement but not by the model: {refused.rejected}; "
+            f"request {load.request_id[row]} was served in the measurement but not by the model: {reason}; "
             "set the engine's true settings (num_gpu_blocks, max_model_len)"
         )
     return pl.DataFrame(
         {
             "request_id": load.request_id,
             "arrival_s": load.arrival_s,
-            "first_scheduled_s": [r.first_scheduled_s for r in requests],
-            "first_token_s": [r.first_token_s for r in requests],
-            "finish_s": [r.finish_s for r in requests],
+            **{
+                name: np.asarray(outcome.times[name])
+                for name in ("first_scheduled_s", "first_token_s", "finish_s")
+            },
             "prompt_tokens": load.prompt_tokens,
             "output_tokens": load.output_tokens,
-            "preemptions": [float(r.preemptions) for r in requests],
+            "preemptions": np.asarray(outcome.counts["preemptions"], dtype=float),
         }
     )
-
-
-def _prefixes(load: Load, config: EngineConfig) -> Sequence[Sequence[int]]:
-    """Each request's `EngineRequest.prefix`."""
-    if load.shared is None or not config.enable_prefix_caching:
-        return [()] * len(load.request_id)
-    try:
-        ids = PrefixIds(config.block_size, HASH_TOKENS)
-    except ValueError as error:
-        raise UserError(f"{error}; change block_size or switch prefix caching off") from error
-    return [ids.of(blocks) for blocks in load.shared]
 
 
 def peak_blocks(load: Load, frame: pl.DataFrame, block_size: int) -> int:

@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-import gc
-import time
-
-import simpy
-
 from parsim.engine.batch import Batch, BatchFormer
-from parsim.engine.engine import Engine
-from parsim.engine.prefix_cache import PrefixIds
-from parsim.engine.request import EngineRequest
-from parsim.engine.scorer import VirtualScorer
+from parsim.engine.run import Workload, run
 from parsim.validate.parity.case import Case
 from parsim.validate.parity.steps import Step, StepLog
 
@@ -25,47 +17,29 @@ def simulate_case(case: Case, *, steps: bool = True) -> StepLog:
             users; the log then holds only the requests' times, which must be the same.
     """
     log = StepLog()
-    requests = _requests(case)
-    aborts = {r.request_id: r.abort_s for r in case.requests if r.abort_s is not None}
-    env = simpy.Environment()
-    observer = _Observer(log) if steps else None
-    scorer: VirtualScorer[EngineRequest] | None = None
-    if case.scoring is not None:
-        scorer = VirtualScorer(case.scoring)
-        for request in requests:
-            request.predicted, request.score = request.score, None
-    Engine(env, case.engine, case.policy, requests, aborts or None, scorer, observer)
-    gc.disable()  # as `parsim.simulation` does: a run keeps all it allocates
-    started = time.process_time()
-    try:
-        env.run()
-    finally:
-        log.cpu_s = time.process_time() - started
-        gc.enable()
-    for request in requests:
-        if request.first_token_s >= 0:
-            log.first_token_s[request.request_id] = request.first_token_s
-        if request.finish_s >= 0:
-            log.last_token_s[request.request_id] = request.finish_s
+    requests = case.requests
+    workload = Workload(
+        [request.request_id for request in requests],
+        [request.arrival_s for request in requests],
+        [request.prompt_tokens for request in requests],
+        [request.output_tokens for request in requests],
+        [request.score for request in requests],
+        [request.prefix_hashes for request in requests] if case.hash_block_size else None,
+        case.hash_block_size,
+    )
+    outcome = run(
+        workload,
+        case.engine,
+        case.policy,
+        scoring=case.scoring,
+        aborts={r.request_id: r.abort_s for r in requests if r.abort_s is not None},
+        observer=_Observer(log) if steps else None,
+    )
+    log.cpu_s = outcome.cpu_s
+    for name, times in (("first_token_s", log.first_token_s), ("finish_s", log.last_token_s)):
+        known = zip(workload.request_id, outcome.times[name], strict=True)
+        times.update((request_id, time_s) for request_id, time_s in known if time_s >= 0)
     return log
-
-
-def _requests(case: Case) -> list[EngineRequest]:
-    ids = None
-    if case.engine.enable_prefix_caching and case.hash_block_size:
-        ids = PrefixIds(case.engine.block_size, case.hash_block_size)
-    return [
-        EngineRequest(
-            index,
-            request.request_id,
-            request.arrival_s,
-            request.prompt_tokens,
-            request.output_tokens,
-            request.score,
-            ids.of(request.prefix_hashes) if ids else (),
-        )
-        for index, request in enumerate(case.requests)
-    ]
 
 
 class _Observer:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass, replace
+from random import Random
 
-import simpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from simpy import Event
 
 from parsim.engine.batch import Batch, BatchFormer
+from parsim.engine.clock import Clock, Moment
 from parsim.engine.config import EngineConfig
 from parsim.engine.engine import Engine
-from parsim.engine.request import EngineRequest
+from parsim.engine.request import EngineRequest, State
+from parsim.engine.run import source
 from parsim.engine.scorer import VirtualScorer
 from parsim.engine.scoring_cost import ScoringCost
 from parsim.engine.step_log import StepLog
 from parsim.engine.step_time import StepTime
 from parsim.scheduler.policy import Policy, parse_policy
+
+Process = Generator[Event, object, None]
 
 STEP_TIME = StepTime(
     base_s=0.008, prefill_token_s=6e-5, decode_seq_s=2e-5, kv_token_s=6e-8, attention_pair_s=1e-9
@@ -33,21 +39,25 @@ class Case:
     scoring: ScoringCost | None
 
     def requests(self) -> list[EngineRequest]:
-        return [
+        requests = [
             EngineRequest(i, f"r{i:02d}", arrival, prompt, output, score, prefix)
             for i, (arrival, prompt, output, score, prefix) in enumerate(self.rows)
         ]
+        if self.scoring is not None:
+            for request in requests:
+                request.predicted, request.score = request.score, None
+        return requests
+
+    def engine(self, env: Clock, observer: StepLog | None = None) -> Engine:
+        scorer: VirtualScorer[EngineRequest] | None = VirtualScorer(self.scoring) if self.scoring else None
+        return Engine(env, self.config, self.policy, scorer=scorer, observer=observer)
 
     def serve(self, observer: StepLog | None = None) -> tuple[Engine, list[EngineRequest]]:
         requests = self.requests()
-        env = simpy.Environment()
-        scorer: VirtualScorer[EngineRequest] | None = None
-        if self.scoring is not None:
-            scorer = VirtualScorer(self.scoring)
-            for request in requests:
-                request.predicted, request.score = request.score, None
-        engine = Engine(env, self.config, self.policy, requests, self.aborts, scorer, observer)
-        env.run()
+        env = Clock()
+        engine = self.engine(env, observer)
+        env.process(source(env, engine, requests, self.aborts))
+        env.run_out()
         return engine, requests
 
 
@@ -155,24 +165,26 @@ def test_tokens_are_conserved(case: Case) -> None:
         assert computed == positions + recomputed
 
 
+def outcome(requests: list[EngineRequest]) -> list[tuple[object, ...]]:
+    return [
+        (
+            r.first_scheduled_s,
+            r.first_token_s,
+            r.finish_s,
+            r.preemptions,
+            r.cached_tokens,
+            r.promoted,
+            r.scored_s,
+            r.rejected,
+        )
+        for r in requests
+    ]
+
+
 @settings(max_examples=300, deadline=None)
 @given(cases())
 def test_advancing_many_steps_at_once_changes_nothing(case: Case) -> None:
     """Runs of uneventful steps give the same times, to the last bit, as steps one by one."""
-
-    def outcome(requests: list[EngineRequest]) -> list[tuple[object, ...]]:
-        return [
-            (
-                r.first_scheduled_s,
-                r.first_token_s,
-                r.finish_s,
-                r.preemptions,
-                r.cached_tokens,
-                r.promoted,
-                r.rejected,
-            )
-            for r in requests
-        ]
 
     one_by_one, stepped = case.serve(StepLog())
     at_once, coasted = case.serve()
@@ -254,3 +266,86 @@ def test_every_gap_between_tokens_is_counted(case: Case) -> None:
         found = gaps["gap_s"].repeat_by(gaps["tokens"]).explode(empty_as_null=False).to_list()
         assert len(found) == len(expected) == sum(r.output_tokens - 1 for r in requests if not r.rejected)
         assert all(abs(a - b) < 1e-9 for a, b in zip(found, expected, strict=True))
+
+
+@settings(max_examples=200, deadline=None)
+@given(cases(), cases(), st.randoms(use_true_random=False))
+def test_engines_in_one_environment_fed_by_any_process_are_engines_alone(
+    first: Case, second: Case, random: Random
+) -> None:
+    """Each request is submitted by a process of its own, and the processes are begun in any order, some of them long
+    before; two engines share a clock. Each outcome is that of a run alone, step by step, to the last bit."""
+    env = Clock()
+    served = []
+    submissions = []
+    for case in (first, second):
+        engine, requests = case.engine(env), case.requests()
+        served.append((case, engine, requests))
+        moments: dict[float, list[EngineRequest]] = {}
+        for request in requests:
+            moments.setdefault(request.arrival_s, []).append(request)
+        submissions += [(engine, time_s, together, case.aborts) for time_s, together in moments.items()]
+
+    def submit(
+        engine: Engine, time_s: float, together: list[EngineRequest], aborts: dict[str, float]
+    ) -> Process:
+        stop_s = random.choice([0.0, time_s / 3, time_s])
+        yield Moment(env, stop_s)
+        yield Moment(env, time_s)
+        yield env.process(source(env, engine, together, aborts))
+
+    random.shuffle(submissions)
+    for submission in submissions:
+        env.process(submit(*submission))
+    env.run_out()
+    for case, engine, requests in served:
+        alone, expected = case.serve(StepLog())
+        assert outcome(requests) == outcome(expected)
+        assert engine.step == alone.step
+
+
+@given(st.floats(0.001, 50), st.lists(st.floats(0, 100), min_size=1, max_size=20))
+def test_who_asks_is_told_at_once_and_may_ask_again(think_s: float, starts: list[float]) -> None:
+    """A closed loop: each client submits its next request a while after the last one has ended."""
+    env = Clock()
+    ended: list[tuple[float, EngineRequest]] = []
+    engine = Engine(env, CLOSED, parse_policy("fcfs"), done=lambda request: ended.append((env.now, request)))
+
+    def client(number: int, start_s: float) -> Process:
+        yield Moment(env, start_s)
+        for turn in range(3):
+            request = EngineRequest(number, f"{number}.{turn}", env.now, 5, 4)
+            engine.submit(request)
+            while request.state is not State.DONE:
+                yield env.timeout(0.001)
+            yield env.timeout(think_s)
+
+    for number, start_s in enumerate(starts):
+        env.process(client(number, start_s))
+    env.run_out()
+    assert len(ended) == 3 * len(starts)
+    assert all(time_s == request.finish_s for time_s, request in ended)
+    assert engine.former.cache.free == CLOSED.usable_blocks
+
+
+CLOSED = EngineConfig(num_gpu_blocks=9, block_size=16, max_num_seqs=4, step_time=STEP_TIME, max_model_len=120)
+
+
+@given(
+    st.integers(1, 300),
+    st.integers(0, 10**6),
+    st.integers(1, 40),
+    st.lists(st.floats(0, 1e-2), min_size=5, max_size=5),
+)
+def test_steps_that_only_decode_take_what_the_formula_says(
+    sequences: int, kv_tokens: int, steps: int, terms: list[float]
+) -> None:
+    step_time = StepTime(
+        base_s=terms[0] + 1e-3,
+        prefill_token_s=terms[1],
+        decode_seq_s=terms[2],
+        kv_token_s=terms[3],
+        attention_pair_s=terms[4],
+    )
+    expected = [step_time.seconds(0, sequences, kv_tokens + n * sequences, 0) for n in range(steps)]
+    assert step_time.decode_only(sequences, kv_tokens, steps) == expected

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import simpy
 from scipy import integrate, stats
 
 from parsim.engine.config import EngineConfig
-from parsim.engine.engine import Engine
-from parsim.engine.request import EngineRequest
+from parsim.engine.run import Workload, run
 from parsim.engine.step_time import StepTime
 from parsim.scheduler.policy import Policy
 
@@ -33,14 +31,11 @@ def mean_wait_s(order: str, seed: int) -> float:
         async_scheduling=False,
         step_time=StepTime(base_s=TOKEN_S),
     )
-    requests = [
-        EngineRequest(i, f"r{i:06d}", arrival, 1, count, float(count))
-        for i, (arrival, count) in enumerate(zip(arrivals.tolist(), tokens.tolist(), strict=True))
-    ]
-    env = simpy.Environment()
-    Engine(env, config, policy, requests)
-    env.run()
-    waits = [request.first_scheduled_s - request.arrival_s for request in requests]
+    names = [f"r{i:06d}" for i in range(REQUESTS)]
+    workload = Workload(
+        names, arrivals.tolist(), [1] * REQUESTS, tokens.tolist(), tokens.astype(float).tolist()
+    )
+    waits = np.asarray(run(workload, config, policy).times["first_scheduled_s"]) - arrivals
     return float(np.mean(waits[REQUESTS // 10 :]))
 
 

@@ -6,13 +6,11 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-import simpy
 from hypothesis import given
 from hypothesis import strategies as st
 
 from parsim.engine.config import EngineConfig
-from parsim.engine.engine import Engine
-from parsim.engine.request import EngineRequest
+from parsim.engine.run import Outcome, Workload, run
 from parsim.engine.scorer import VirtualScorer
 from parsim.engine.scoring_cost import MAX_WAIT_S, ScoringCost, read_cost
 from parsim.engine.step_log import StepLog
@@ -93,18 +91,12 @@ def test_every_request_is_answered_once_or_expires(
     assert len(answered) == len(set(answered)) == len(rows) - scorer.expired
 
 
-def serve(
-    scoring: ScoringCost, rows: list[tuple[float, int, float]], observed: bool = True
-) -> list[EngineRequest]:
+def serve(scoring: ScoringCost, rows: list[tuple[float, int, float]], observed: bool = True) -> Outcome:
     """One slot, steps of a second; rows are (arrival_s, output_tokens, what the predictor will say)."""
-    requests = [EngineRequest(i, f"r{i}", at, 4, tokens) for i, (at, tokens, _) in enumerate(rows)]
-    for request, (_, _, score) in zip(requests, rows, strict=True):
-        request.predicted = score
-    env = simpy.Environment()
+    arrivals, tokens, scores = zip(*rows, strict=True)
+    workload = Workload([f"r{i}" for i in range(len(rows))], arrivals, [4] * len(rows), tokens, scores)
     observer = StepLog() if observed else None
-    Engine(env, SLOTS, POLICIES["pars"], requests, scorer=VirtualScorer(scoring), observer=observer)
-    env.run()
-    return requests
+    return run(workload, SLOTS, POLICIES["pars"], scoring=scoring, observer=observer)
 
 
 @pytest.mark.parametrize("observed", [True, False])
@@ -113,18 +105,18 @@ def test_a_score_that_comes_in_time_orders_the_queue_and_a_late_one_does_not(obs
     after nine seconds both wait at the same rank, and r1 came first."""
     rows = [(0.0, 3, 0.0), (0.5, 5, 9.0), (0.6, 1, 1.0)]
     quick = serve(ScoringCost(base_s=0.5, prompt_s=0, token_s=0), rows, observed)
-    assert [r.first_scheduled_s for r in quick] == [0.0, 4.0, 3.0]
-    assert [r.scored_s for r in quick] == [1.0, 2.0, 2.0]
+    assert list(quick.times["first_scheduled_s"]) == [0.0, 4.0, 3.0]
+    assert list(quick.times["scored_s"]) == [1.0, 2.0, 2.0]
     late = serve(ScoringCost(base_s=9.0, prompt_s=0, token_s=0), rows, observed)
-    assert [r.first_scheduled_s for r in late] == [0.0, 3.0, 8.0]
+    assert list(late.times["first_scheduled_s"]) == [0.0, 3.0, 8.0]
 
 
 def test_a_shared_core_stands_still() -> None:
     """The scorer's two seconds are added to the step in which its batch begins: 1 + 2, then 1 a token."""
     cost = ScoringCost(base_s=2.0, prompt_s=0, token_s=0)
-    (alone,) = serve(cost, [(0.0, 3, 1.0)])
-    (shared,) = serve(cost.model_copy(update={"shares_core": True}), [(0.0, 3, 1.0)])
-    assert (alone.finish_s, shared.finish_s) == (3.0, 5.0)
+    alone = serve(cost, [(0.0, 3, 1.0)])
+    shared = serve(cost.model_copy(update={"shares_core": True}), [(0.0, 3, 1.0)])
+    assert [*alone.times["finish_s"], *shared.times["finish_s"]] == [3.0, 5.0]
 
 
 def trace(rows: int) -> Trace:
