@@ -3,9 +3,27 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
+
+HEAVY = re.compile(r"^pytestmark = .*pytest\.mark\.(predictor|vllm|browser|packaging)\b", re.MULTILINE)
+"""How a file says that its tests need torch, vLLM, a browser, or minutes."""
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """`-m quick` does not even import the files of the others."""
+    if config.option.markexpr != "quick" or collection_path.suffix != ".py":
+        return None
+    return True if HEAVY.search(collection_path.read_text(encoding="utf-8")) else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test without one of these marks is quick."""
+    for item in items:
+        if not any(item.get_closest_marker(name) for name in ("predictor", "vllm", "browser", "packaging")):
+            item.add_marker("quick")
 
 
 @pytest.fixture(scope="session")
