@@ -10,8 +10,9 @@ import numpy as np
 import polars as pl
 import pytest
 
+from parsim.engine import PresetSource
 from parsim.errors import UserError
-from parsim.validate.calibration.recording import find_card
+from parsim.validate.calibration.card import find_card
 from parsim.validate.recordings.measured import read_measured
 
 AsFolder = Callable[[pl.DataFrame, Path], Path]
@@ -29,7 +30,9 @@ def test_folder_layout_aligns_the_clocks_and_reads_the_engine(
         "enable_prefix_caching": True,
         "async_scheduling": False,
     }
-    assert find_card(measured) == ("llama-3.1-8b", "rtx-4090")
+    assert find_card(measured) == PresetSource(
+        model="llama-3.1-8b", gpu="rtx-4090", gpu_memory_utilization=0.9
+    )
     for column in ("arrival_s", "first_scheduled_s", "first_token_s", "finish_s"):
         expected = served[column] - served["arrival_s"][0]
         # 1.7e9 s leaves a double a resolution of 2.4e-7 s

@@ -13,10 +13,11 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from parsim.engine import EngineConfig
+from parsim.engine import EngineConfig, load_engine
 from parsim.errors import UserError
-from parsim.validate.calibration.fit import TERMS, fit_step_time, split
-from parsim.validate.calibration.recording import calibrate, find_card, predict, unfitted
+from parsim.validate.calibration.card import find_card
+from parsim.validate.calibration.fit import TERMS, Fit, fit_step_time, split
+from parsim.validate.calibration.recording import Calibrated, calibrate, carry, predict, unfitted
 from parsim.validate.calibration.replay import Load, replay
 from parsim.validate.recordings.measured import read_measured
 from parsim.validate.report.comparison import Pair, errors
@@ -181,30 +182,150 @@ def test_too_little_to_fit(served: pl.DataFrame, tmp_path: Path) -> None:
         calibrate(measured, share=1.5)
 
 
-@pytest.mark.parametrize(
-    ("name", "whole", "unseen"),
-    [("RTX4090_Llama-3.1-8B", 0.015, 0.025), ("RTXPRO6000_Llama-3.1-8B", 0.01, 0.015)],
-)
-def test_real_gpu_recordings(shared: Path, tmp_path: Path, name: str, whole: float, unseen: float) -> None:
-    """Golden: half of 300 requests that vLLM 0.19 served on a real card predicts all of them, and the other half."""
+def test_step_times_carry_over_to_other_settings(
+    engine: EngineConfig, served: pl.DataFrame, tmp_path: Path, as_folder: AsFolder
+) -> None:
+    """One recording's step times predict another of the same machine with a third of the sequences and scarce blocks
+    that are not recorded; settings come from the recording that is predicted, and from `overrides` for it."""
+    there = engine.model_copy(update={"max_num_seqs": 12, "num_gpu_blocks": 420})
+    other = replay(Load.of(served), there)
+    assert other["preemptions"].sum() > 3
+    folder = as_folder(other, tmp_path / "other")
+    meta = json.loads((folder / "meta.json").read_text())
+    del meta["kv_cache"]["num_gpu_blocks"]
+    meta["resolved_config"]["scheduler_config"]["max_num_seqs"] = 12
+    (folder / "meta.json").write_text(json.dumps(meta))
+    measured = read_measured(folder)
+    known = Calibrated(engine, None, None, {}, ())
+    carried = carry(known, measured)
+    assert carried.config.max_num_seqs == 12
+    assert carried.config.step_time == engine.step_time
+    assert carried.config.num_gpu_blocks == pytest.approx(420, abs=3)
+    assert "memory was short: " in carried.config.provenance
+    made = predict(measured, carried.config)
+    table = errors([Pair("fcfs", "x", [measured.requests], [made])])
+    assert table["error"].abs().max() < 0.01
+    given = carry(known, measured, overrides={"num_gpu_blocks": 500, "max_num_seqs": 20})
+    assert (given.config.num_gpu_blocks, given.config.max_num_seqs) == (500, 20)
+
+
+def test_a_fit_that_is_far_off_is_called_failed_and_makes_no_engine_file(
+    engine: EngineConfig,
+    served: pl.DataFrame,
+    tmp_path: Path,
+    as_folder: AsFolder,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from parsim.validate.cli import app
 
+    slow = engine.step_time.model_copy(update={"base_s": 1.3 * engine.step_time.base_s})
+    fit = Fit(slow, 0.0, dict.fromkeys(TERMS, 0.1), 0.3, 1, 0.0, split(served.height, 0.5, 0))
+    wrong = Calibrated(engine.model_copy(update={"step_time": slow}), fit, None, {}, ())
+    for place in ("calibration.recording", "tiers.calibrate"):
+        monkeypatch.setattr(f"parsim.validate.{place}.calibrate", lambda *_, **__: wrong)
+    folder = as_folder(served, tmp_path / "run")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "engine.yaml").write_text("of an earlier run")
+    result = CliRunner().invoke(app, ["recording", str(folder), "--out", str(tmp_path / "out")])
+    assert result.exit_code == 1
+    assert "The fit failed" in result.output
+    assert not (tmp_path / "out" / "engine.yaml").exists()
+    assert "The fit failed" in (tmp_path / "out" / "validation.html").read_text()
+    result = CliRunner().invoke(app, ["calibrate", str(folder), "--out", str(tmp_path / "engine.yaml")])
+    assert isinstance(result.exception, UserError)
+    assert "the fit failed" in str(result.exception)
+    assert not (tmp_path / "engine.yaml").exists()
+
+
+def test_the_first_third_predicts_the_rest(
+    engine: EngineConfig, served: pl.DataFrame, tmp_path: Path, as_folder: AsFolder
+) -> None:
+    measured = read_measured(as_folder(served, tmp_path / "run"))
+    calibrated = calibrate(measured, share=1 / 3, earliest=True)
+    assert calibrated.fit
+    assert calibrated.fit.fitted.tolist() == [True] * 40 + [False] * 80
+    made = predict(measured, calibrated.config, calibrated.fit.ready_s)
+    rest = [unfitted(frame, calibrated.fit.fitted) for frame in (measured.requests, made)]
+    table = errors([Pair("fcfs", "x", [rest[0]], [rest[1]])])
+    assert table.filter(pl.col("metric").str.contains("e2el"))["error"].abs().max() < 0.05
+
+
+def test_every_recorded_setting_is_used_or_named(
+    served: pl.DataFrame, tmp_path: Path, as_folder: AsFolder
+) -> None:
+    folder = as_folder(served, tmp_path / "run")
+    asked = {
+        "tensor_parallel_size": 2,
+        "data_parallel_size": 3,
+        "kv_cache_dtype": "fp8_e4m3",
+        "quantization": "awq",
+        "seed": 42,
+        "max_model_len": None,
+        "pipeline_parallel_size": 2,
+        "scheduling_policy": "priority",
+        "speculative_config": {"method": "ngram"},
+        "enable_lora": False,
+        "num_gpu_blocks_override": 777,
+        "long_prefill_token_threshold": 64,
+    }
+    (folder / "meta.json").write_text(
+        json.dumps({"model": "meta-llama/Llama-3.1-8B", "vllm_version": "0.19.1", "engine_kwargs": asked})
+    )
+    measured = read_measured(folder)
+    assert measured.engine == {"num_gpu_blocks": 777, "long_prefill_token_threshold": 64}
+    assert measured.put == {"tp": 2, "kv_cache_dtype": "fp8", "dtype": "int4"}
+    assert (measured.replicas, measured.version) == (3, (0, 19))
+    named = next(note for note in measured.notes if "not modelled" in note)
+    for name in ("pipeline_parallel_size 2", "scheduling_policy priority", "speculative_config"):
+        assert name in named
+    for name in ("seed", "max_model_len", "enable_lora"):
+        assert name not in named
+    (folder / "meta.json").write_text(json.dumps({"engine_kwargs": {"data_parallel_size": "two"}}))
+    with pytest.raises(UserError, match="data_parallel_size must be a whole number"):
+        read_measured(folder)
+
+
+def _worst(path: Path, label: str) -> float:
+    """The largest error of mean, p90 and p99 of TTFT, TPOT and E2E in a report's folder."""
+    table = pl.read_parquet(path / "errors.parquet").filter(
+        pl.col("metric").str.contains("ttft|tpot|e2el"), pl.col("label") == label
+    )
+    return float(table["error"].abs().max())  # type: ignore[arg-type]
+
+
+RUNS = ("RTX4090_Llama-3.1-8B", "RTX4090_Llama-3.1-8B_128seqs")
+
+
+@pytest.mark.recordings
+@pytest.mark.parametrize(("predicted", "other"), [RUNS, RUNS[::-1]])
+def test_two_runs_of_an_rtx_4090_predict_each_other(
+    shared: Path, tmp_path: Path, predicted: str, other: str
+) -> None:
+    """Golden: 256 and 128 sequences, three days apart; the step times of either, nothing fitted to the other but the
+    number of blocks, which the run of 128 does not record."""
+    from parsim.validate.cli import app
+
+    runs = shared / "data/recordings"
     result = CliRunner().invoke(
-        app, ["recording", str(shared / "data/recordings" / name), "--out", str(tmp_path)]
+        app, ["recording", str(runs / predicted), "--calibrate-on", str(runs / other), "--out", str(tmp_path)]
     )
     assert result.exit_code == 0, result.output
-    table = pl.read_parquet(tmp_path / "errors.parquet").filter(
-        pl.col("metric").str.contains("ttft|tpot|e2el")
-    )
-    worst = {
-        row["label"]: row["error"]
-        for row in table.group_by("label").agg(pl.col("error").abs().max()).to_dicts()
-    }
-    assert worst["all requests"] < whole
-    assert worst["not fitted"] < unseen
-    assert worst["datasheet preset"] > 0.1
-    page = (tmp_path / "validation.html").read_text()
-    assert "Reading the weights once takes" in page
-    from parsim.engine import load_engine
+    assert _worst(tmp_path, "all requests") <= 0.008
+    engine = load_engine(str(tmp_path / "engine.yaml"))
+    assert engine.max_num_seqs == (128 if predicted.endswith("128seqs") else 256)
+    assert ("memory was short" in engine.provenance) == predicted.endswith("128seqs")
+    assert other in engine.step_time.provenance
 
+
+@pytest.mark.recordings
+def test_half_of_a_real_gpu_recording_predicts_the_other_half(shared: Path, tmp_path: Path) -> None:
+    """Golden: half of 300 requests that vLLM 0.19 served on an RTX PRO 6000."""
+    from parsim.validate.cli import app
+
+    recording = shared / "data/recordings/RTXPRO6000_Llama-3.1-8B"
+    result = CliRunner().invoke(app, ["recording", str(recording), "--out", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert _worst(tmp_path, "all requests") < 0.01
+    assert _worst(tmp_path, "not fitted") < 0.015
+    assert "Reading the weights once takes" in (tmp_path / "validation.html").read_text()
     assert load_engine(str(tmp_path / "engine.yaml")).step_time.source == "fitted"

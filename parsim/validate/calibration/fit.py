@@ -47,9 +47,6 @@ _CLUSTER = 10
 _EVALUATIONS = 8
 """Of the least-squares stage, Jacobians apart."""
 
-_BLOCK_ROUNDS = 4
-"""Each narrows the sizes of the KV cache that are tried to a third."""
-
 
 @dataclass(frozen=True)
 class Fit:
@@ -89,6 +86,11 @@ def split(count: int, share: float, seed: int) -> Array:
     return chosen
 
 
+def first(count: int, share: float) -> Array:
+    """Which requests are fitted: the first `share` of them to arrive."""
+    return np.arange(count) < np.ceil(count * share)
+
+
 def latencies(frame: pl.DataFrame) -> Array:
     """TTFT, decode time and E2E latency in seconds, shape (3, requests)."""
     arrival, first, finish = (frame[c].to_numpy() for c in ("arrival_s", "first_token_s", "finish_s"))
@@ -113,7 +115,7 @@ def _overlapped(roofline: StepTime) -> Array:
     return np.where(terms > 0, terms * (1.0, 0.75, 0.08, 1.35, 0.2), START)
 
 
-class _Problem:
+class Problem:
     """Measured requests, the part that may be seen, and how far a step-time model is off on it.
 
     A point is the logarithms of the terms over their start and, of a cold engine, of `ready_s` over its start.
@@ -162,7 +164,13 @@ class _Problem:
 
     def objective(self, logs: Array) -> float:
         """What the fit minimises."""
-        made = self.model(logs)
+        return self._off(self.model(logs))
+
+    def distance(self, made: pl.DataFrame) -> float:
+        """The objective of a run that another engine made of the load."""
+        return self._off(latencies(made)[:, self.fitted])
+
+    def _off(self, made: Array) -> float:
         worst = np.abs(headline(made, self.output) / self.goal - 1).max()
         return float(np.abs((made - self.real) / self.scale).mean() + 0.5 * worst)
 
@@ -177,9 +185,9 @@ class _Problem:
             max_nfev=_EVALUATIONS,
         ).x
 
-    def best(self, progress: Callable[[str, float], None]) -> tuple[Array, float]:
-        """Where both stages end, and the objective there."""
-        here = self.least_squares()
+    def best(self, progress: Callable[[str, float], None], begin: Array | None = None) -> tuple[Array, float]:
+        """Where both stages end, and the objective there. `begin`: where the fit of a warm engine ended."""
+        here = self.least_squares(begin)
         if len(here) > len(TERMS):
             others = [np.append(here[:-1], np.log(ready_s / _READY_S)) for ready_s in _READY_TRIED_S]
             here = min((here, *others), key=self.objective)
@@ -214,7 +222,7 @@ def fit_step_time(
         progress: called after each stage with its name and the objective it reached.
     """
     began = time.process_time()
-    problems = [_Problem(measured, config, fitted, start, cold) for cold in (False, True)]
+    problems = [Problem(measured, config, fitted, start, cold) for cold in (False, True)]
     ends = [problem.best(progress) for problem in problems]
     problem, (here, reached) = min(zip(problems, ends, strict=True), key=lambda found: found[1][1])
     errors = _sandwich(problem.residuals, here)
@@ -234,34 +242,8 @@ def rough_step_time(
     measured: pl.DataFrame, config: EngineConfig, *, fitted: Array, start: StepTime | None = None
 ) -> StepTime:
     """The step time after the first stage, the least squares."""
-    problem = _Problem(measured, config, fitted, start)
+    problem = Problem(measured, config, fitted, start)
     return problem.numbers(problem.least_squares())[0]
-
-
-def fit_blocks(
-    measured: pl.DataFrame, config: EngineConfig, *, fitted: Array, start: StepTime | None = None, top: int
-) -> int:
-    """The `num_gpu_blocks` that reproduces the measured requests best, between what one request needs and `top`.
-
-    Sizes in geometric progression, each with a short fit of the step time; then finer ones around the best.
-    """
-    tokens = (measured["prompt_tokens"] + measured["output_tokens"]).to_numpy()
-    least = -(-int(tokens.max()) // config.block_size) + 2
-    low, high = least, max(top, least + 1)
-    tried: dict[int, tuple[float, Array]] = {}
-    begin: Array | None = None
-    for _ in range(_BLOCK_ROUNDS):
-        sizes = [int(size) for size in np.unique(np.geomspace(low, high, 7).round())]
-        for size in sizes:
-            if size not in tried:
-                sized = config.model_copy(update={"num_gpu_blocks": size})
-                problem = _Problem(measured, sized, fitted, start)
-                point = problem.least_squares(begin)
-                tried[size] = (problem.objective(point), point)
-        best = min(range(len(sizes)), key=lambda i: tried[sizes[i]][0])
-        low, high = sizes[max(best - 1, 0)], sizes[min(best + 1, len(sizes) - 1)]
-        begin = tried[sizes[best]][1]
-    return sizes[best]
 
 
 def _sandwich(residuals: Callable[[Array], Array], here: Array, width: float = 0.05) -> Array:

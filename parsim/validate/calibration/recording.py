@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -11,29 +10,23 @@ import polars as pl
 from pydantic import ValidationError
 
 from parsim.engine import EngineConfig, PresetSource, StepTime
-from parsim.engine.presets.cards import CARDS
-from parsim.engine.presets.costs import costs_of
-from parsim.engine.presets.models import bundled, model_of
-from parsim.engine.presets.precision import precision_of
 from parsim.engine.presets.roofline import preset
 from parsim.errors import UserError, first_problem, nearest
+from parsim.validate.calibration.blocks import MANY_BLOCKS, infer_blocks, infer_blocks_alone
+from parsim.validate.calibration.card import physics
 from parsim.validate.calibration.fit import (
     TERMS,
     Array,
     Fit,
-    fit_blocks,
+    first,
     fit_step_time,
-    rough_step_time,
     split,
 )
-from parsim.validate.calibration.replay import Load, peak_blocks, replay
+from parsim.validate.calibration.replay import Load, replay
 from parsim.validate.recordings.measured import Measured
 
-MANY_BLOCKS = 1 << 20
-"""A pool that never runs dry, to see how much a load needs."""
-
-_WANTED = 1.1
-"""A load that would hold so many times what it held was short of memory: less is the model's error."""
+FAILED = 0.1
+"""A fit that is further off than this on what it did not see has failed: no engine file is made of it."""
 
 
 @dataclass(frozen=True)
@@ -53,40 +46,6 @@ class Calibrated:
     roofline: EngineConfig | None
     physics: dict[str, float]
     notes: tuple[str, ...]
-
-
-def find_card(measured: Measured, gpu: str | None = None, model: str | None = None) -> PresetSource | None:
-    """The model and card that the recording speaks of; None if it names none that is known.
-
-    Raises:
-        UserError: `gpu` or `model` is given and no preset has that name.
-    """
-    for given, known, what in ((gpu, CARDS, "GPU"), (model, bundled(), "model")):
-        if given is not None and given not in known:
-            raise UserError(f"{what} {given!r}: no such preset (choose from {', '.join(known)})")
-    found_model = model or _longest(measured.model, bundled())
-    found_gpu = gpu or _longest(measured.gpu, CARDS)
-    return PresetSource(model=found_model, gpu=found_gpu) if found_model and found_gpu else None
-
-
-def _longest(text: str, names: Mapping[str, object]) -> str | None:
-    plain = re.sub(r"[^a-z0-9]", "", text.lower())
-    hits = [name for name in names if re.sub(r"[^a-z0-9]", "", name) in plain]
-    return max(hits, key=len, default=None)
-
-
-def physics(card: PresetSource) -> dict[str, float]:
-    """Seconds of each term if the card did what its datasheet says: weights or KV bytes / bandwidth, FLOPs / FLOP/s."""
-    model = model_of(card.model)
-    precision = precision_of(model, card.dtype, card.kv_cache_dtype)
-    costs = costs_of(model, precision, CARDS[card.gpu], card.tp)
-    return {
-        "base_s": costs.weights_s + costs.experts_s,
-        "prefill_token_s": costs.token_s,
-        "decode_seq_s": costs.token_s + costs.sampled_s,
-        "kv_token_s": costs.kv_token_s,
-        "attention_pair_s": costs.pair_s,
-    }
 
 
 def engine_of(
@@ -142,12 +101,13 @@ def calibrate(
     measured: Measured,
     *,
     share: float = 0.5,
+    earliest: bool = False,
     seed: int = 0,
     card: PresetSource | None = None,
     overrides: Mapping[str, object] | None = None,
     progress: Callable[[str, float], None] = lambda stage, objective: None,
 ) -> Calibrated:
-    """Fit a step-time model to `share` of the recorded requests.
+    """Fit a step-time model to `share` of the recorded requests: drawn evenly, or those that came first (`earliest`).
 
     Raises:
         UserError: too few requests, or a share outside (0, 1].
@@ -161,15 +121,15 @@ def calibrate(
         )
     config, inferred, notes = engine_of(measured, card, overrides or {})
     start = config.step_time if card else None
-    fitted = split(count, share, seed)
+    fitted = first(count, share) if earliest else split(count, share, seed)
     if inferred:
-        config, note = _infer_blocks(measured, config, fitted, start, known_card=card is not None)
+        config, note = infer_blocks(measured, config, fitted, start, known_card=card is not None)
         notes.append(note)
     fit = fit_step_time(measured.requests, config, fitted=fitted, start=start, progress=progress)
     step = fit.step_time.model_copy(
         update={
-            "provenance": f"fitted through the simulator to {fitted.sum()} of {count} requests of {measured.name} "
-            f"(seed {seed}), {fit.simulations} simulations"
+            "provenance": f"fitted through the simulator to {'the first ' * earliest}{fitted.sum()} of {count} "
+            f"requests of {measured.name}{'' if earliest else f' (seed {seed})'}, {fit.simulations} simulations"
         }
     )
     if fit.ready_s:
@@ -187,38 +147,32 @@ def calibrate(
     )
 
 
-def _infer_blocks(
-    measured: Measured, config: EngineConfig, fitted: Array, start: StepTime | None, known_card: bool
-) -> tuple[EngineConfig, str]:
-    """`num_gpu_blocks` where the recording does not say it: the card's memory if it never binds, else a fit.
+def carry(
+    calibrated: Calibrated,
+    measured: Measured,
+    *,
+    card: PresetSource | None = None,
+    overrides: Mapping[str, object] | None = None,
+) -> Calibrated:
+    """The engine of `measured` with the step times of another recording of the same machine.
 
-    It binds if an engine with all the memory it wants, its step time fitted, would hold more than the recorded one.
+    Settings are those of `measured` and `overrides`; nothing is fitted but `num_gpu_blocks`, where neither says it and
+    the memory was short.
     """
-    load = Load.of(measured.requests)
-    roomy = config.model_copy(update={"num_gpu_blocks": MANY_BLOCKS})
-    step_time = rough_step_time(measured.requests, roomy, fitted=fitted, start=start)
-    wanted = replay(load, roomy.model_copy(update={"step_time": step_time}))
-    peak = peak_blocks(load, wanted, config.block_size)
-    if _scheduled(measured):
-        held = peak_blocks(load, measured.requests, config.block_size)
-        binds = peak > _WANTED * held or held > config.usable_blocks
-    else:
-        binds = not known_card or peak > config.usable_blocks
-    blocks = fit_blocks(measured.requests, config, fitted=fitted, start=start, top=peak) if binds else peak
-    if blocks >= peak:
-        source = "the card's memory less weights" if known_card else "a pool that never fills"
-        return config, (
-            f"num_gpu_blocks is not in the recording: {config.num_gpu_blocks:,} from {source}; the requests want at "
-            f"most {peak:,} at once, so that any number above that gives the same prediction"
-        )
-    return config.model_copy(update={"num_gpu_blocks": blocks}), (
-        f"num_gpu_blocks is not in the recording and memory was short: {blocks:,} fitted with the step time "
-        "(sizes tried in geometric progression, ever finer)"
+    own, inferred, notes = engine_of(measured, card, overrides or {})
+    step_time = calibrated.config.step_time
+    config = own.model_copy(update={"step_time": step_time})
+    if inferred:
+        config, note = infer_blocks_alone(measured, config, known_card=card is not None)
+        notes.append(note)
+    notes.append(f"step times from {calibrated.config.name}: {step_time.provenance}")
+    return Calibrated(
+        config,
+        None,
+        config.model_copy(update={"step_time": own.step_time}) if card else None,
+        physics(card) if card else {},
+        (*measured.notes, *notes),
     )
-
-
-def _scheduled(measured: Measured) -> bool:
-    return measured.requests["first_scheduled_s"].null_count() == 0
 
 
 def predict(measured: Measured, config: EngineConfig, ready_s: float = 0.0) -> pl.DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,8 +26,15 @@ def recording(
     fit_share: Annotated[
         float, typer.Option(help="Share of the requests to fit; the rest is predicted unseen.")
     ] = 0.5,
+    fit_first: Annotated[
+        float | None,
+        typer.Option(
+            help="Fit this share of the requests, those that came first, instead.", show_default=False
+        ),
+    ] = None,
     calibrate_on: Annotated[
-        Path | None, typer.Option(help="Fit on all of this recording of the same machine instead.")
+        Path | None,
+        typer.Option(help="Take the step times of another recording of the same machine; fit nothing here."),
     ] = None,
     engine: Annotated[
         str | None, typer.Option(help="Fit nothing: predict with this engine file or preset.")
@@ -45,24 +53,23 @@ def recording(
     ] = None,
 ) -> None:
     """Calibrate on a part of a recording of a real engine, predict the rest, and say how far off the model is."""
-    from dataclasses import replace
-
     from rich.console import Console
 
     from parsim.engine import load_engine
     from parsim.files import check_target
     from parsim.options import pairs
+    from parsim.validate.calibration.card import find_card
     from parsim.validate.calibration.recording import (
         Calibrated,
         calibrate,
-        find_card,
+        carry,
         predict,
         terms,
         unfitted,
     )
     from parsim.validate.recordings.measured import read_measured
     from parsim.validate.report.comparison import Pair, errors, parts
-    from parsim.validate.report.recording_page import write_report
+    from parsim.validate.report.recording_page import failed, write_report
 
     console = Console()
     overrides = _parsed(pairs("--set", set_ or []))
@@ -78,31 +85,57 @@ def recording(
         if engine is not None:
             calibrated = Calibrated(load_engine(engine, overrides), None, None, {}, measured.notes)
         elif calibrate_on is not None:
-            other = replace(read_measured(calibrate_on), gpu=measured.gpu)
-            calibrated = calibrate(
-                other, share=1.0, seed=seed, card=card, overrides=overrides, progress=progress
+            other = read_measured(calibrate_on)
+            there = find_card(
+                other, gpu or (card.gpu if card else None), model or (card.model if card else None)
+            )
+            calibrated = carry(
+                calibrate(other, share=1.0, seed=seed, card=there, progress=progress),
+                measured,
+                card=card,
+                overrides=overrides,
             )
         else:
             calibrated = calibrate(
-                measured, share=fit_share, seed=seed, card=card, overrides=overrides, progress=progress
+                measured,
+                share=fit_share if fit_first is None else fit_first,
+                earliest=fit_first is not None,
+                seed=seed,
+                card=card,
+                overrides=overrides,
+                progress=progress,
             )
     own_fit = calibrated.fit if calibrate_on is None else None
     made = predict(measured, calibrated.config, own_fit.ready_s if own_fit else 0.0)
-    whole = errors([Pair("fcfs", "all requests", [measured.requests], [made])], seed)
-    tables = [whole]
+    tables = [errors([Pair("fcfs", "all requests", [measured.requests], [made])], seed)]
     if own_fit and not own_fit.fitted.all():
         rest = [unfitted(frame, own_fit.fitted) for frame in (measured.requests, made)]
         tables.append(errors([Pair("pars", "not fitted", [rest[0]], [rest[1]])], seed))
+    judged = tables[-1]
     if calibrated.roofline is not None:
         sheet = predict(measured, calibrated.roofline)
         tables.append(errors([Pair("pointwise", "datasheet preset", [measured.requests], [sheet])], seed))
     pair = Pair("fcfs", "all requests", [measured.requests], [made])
     shares = terms(calibrated)
+    command = _command(path, fit_share, fit_first, calibrate_on, engine, set_ or [], seed)
     page = write_report(
-        folder, measured, calibrated, made, tables, parts([pair]), shares, _command(path, fit_share, seed)
+        folder,
+        measured,
+        calibrated,
+        made,
+        tables,
+        judged,
+        parts([pair]),
+        shares,
+        command,
+        fits=engine is None,
     )
     _print(console, tables, calibrated, shares)
     console.print(f"report: {page}", highlight=False)
+    failure = failed(judged) if engine is None else ""
+    if failure:
+        console.print(failure, style="red", highlight=False)
+        raise typer.Exit(1)
 
 
 def _parsed(overrides: dict[str, str]) -> dict[str, Any]:
@@ -111,8 +144,27 @@ def _parsed(overrides: dict[str, str]) -> dict[str, Any]:
     return {name: setting(value) for name, value in overrides.items()}
 
 
-def _command(path: Path, share: float, seed: int) -> str:
-    return f"parsim validate recording {path.name} --fit-share {share:g} --seed {seed}"
+def _command(
+    path: Path,
+    share: float,
+    earliest: float | None,
+    other: Path | None,
+    engine: str | None,
+    changed: list[str],
+    seed: int,
+) -> str:
+    words = ["parsim", "validate", "recording", path.name]
+    if engine is not None:
+        words += ["--engine", engine]
+    elif other is not None:
+        words += ["--calibrate-on", other.name]
+    elif earliest is not None:
+        words += ["--fit-first", f"{earliest:g}"]
+    else:
+        words += ["--fit-share", f"{share:g}"]
+    for text in changed:
+        words += ["--set", text]
+    return shlex.join([*words, "--seed", str(seed)])
 
 
 def _print(console: Any, tables: list[pl.DataFrame], calibrated: Calibrated, terms: pl.DataFrame) -> None:

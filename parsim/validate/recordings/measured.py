@@ -24,6 +24,7 @@ from parsim.errors import UserError
 from parsim.json_lines import json_lines
 from parsim.settings_file import read_settings
 from parsim.validate.recordings.prompts import recorded_prompts
+from parsim.validate.recordings.settings import part_of, read_recorded
 
 COLUMNS = ("request_id", "arrival_s", "first_token_s", "finish_s", "prompt_tokens", "output_tokens")
 """Columns that every measurement has; times in seconds since the first arrival."""
@@ -37,19 +38,6 @@ MOST = 1e12
 SHARED = "shared_blocks"
 """Column of a recording whose prompts are known, see `parsim.validate.recordings.prompts.shared_blocks`."""
 
-_ENGINE_FIELDS = {
-    "scheduler_config": (
-        "max_num_seqs",
-        "max_num_batched_tokens",
-        "enable_chunked_prefill",
-        "long_prefill_token_threshold",
-        "scheduler_reserve_full_isl",
-        "async_scheduling",
-    ),
-    "cache_config": ("block_size", "num_gpu_blocks", "enable_prefix_caching"),
-    "model_config": ("max_model_len",),
-}
-
 
 @dataclass(frozen=True)
 class Measured:
@@ -59,6 +47,9 @@ class Measured:
         requests: `COLUMNS`, `OPTIONAL` and, if the prompts are known, `SHARED`, sorted by arrival.
         engine: settings under `EngineConfig`'s names, as far as the recording says them.
         name: what to call it.
+        put: how the model was put on its cards, under `PresetSource`'s names.
+        replicas: engines behind vLLM's balancer (data parallelism).
+        version: of vLLM, such as (0, 19); empty if the recording does not say it.
         model, gpu: as the recording (or its folder's name) says them; empty if it does not.
         notes: what was dropped, aligned or inferred, in words.
     """
@@ -66,6 +57,9 @@ class Measured:
     requests: pl.DataFrame
     name: str
     engine: dict[str, Any] = field(default_factory=dict)
+    put: dict[str, Any] = field(default_factory=dict)
+    replicas: int = 1
+    version: tuple[int, ...] = ()
     model: str = ""
     gpu: str = ""
     notes: tuple[str, ...] = ()
@@ -174,18 +168,6 @@ def _is_gaps(value: object) -> bool:
     return isinstance(value, list) and all(map(_is_number, value))
 
 
-def _part(facts: dict[str, Any], name: str, path: Path) -> dict[str, Any]:
-    """An object within a recording's `meta.json`; empty where it is not there."""
-    part = facts.get(name)
-    if part is None:
-        return {}
-    if not isinstance(part, dict):
-        raise UserError(
-            f"{path}: field {name!r} must be an object (got {repr(part)[:80]}); mend or remove it"
-        )
-    return part
-
-
 def _from_folder(path: Path) -> Measured:
     frame = _read_requests(path / "requests.jsonl")
     notes = []
@@ -215,30 +197,20 @@ def _from_folder(path: Path) -> Measured:
     notes.append(note)
     if shared is not None:
         frame = frame.with_columns(pl.Series(SHARED, shared, pl.List(pl.Int64)))
-    resolved = _part(facts, "resolved_config", meta)
-    given = _part(facts, "engine_kwargs", meta)
-    engine = {name: value for name, value in given.items() if name in _known() and value is not None}
-    for part, names in _ENGINE_FIELDS.items():
-        found = _part(resolved, part, meta)
-        engine |= {name: found[name] for name in names if found.get(name) is not None}
-    cache = _part(facts, "kv_cache", meta)
-    engine |= {n: cache[n] for n in _ENGINE_FIELDS["cache_config"] if cache.get(n) is not None}
-    version = facts.get("vllm_version")
-    if version:
-        notes.append(f"served by vLLM {version}")
+    settings = read_recorded(facts, meta)
+    notes.extend(settings.notes)
     return _finished(
         path,
         frame,
         name=path.name,
-        engine=engine,
+        engine=settings.engine,
+        put=settings.put,
+        replicas=settings.replicas,
+        version=settings.version,
         model=str(facts.get("model") or ""),
-        gpu=str(_part(facts, "hardware", meta).get("device_name") or path.name.split("_")[0]),
+        gpu=str(part_of(facts, "hardware", meta).get("device_name") or path.name.split("_")[0]),
         notes=tuple(notes),
     )
-
-
-def _known() -> set[str]:
-    return {name for names in _ENGINE_FIELDS.values() for name in names}
 
 
 def _from_bench(path: Path) -> Measured:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -12,7 +13,7 @@ from parsim.engine import EngineConfig
 from parsim.files import replacing
 from parsim.report.page import Column, Section, Table, render_page
 from parsim.validate.calibration.engine_file import write_engine
-from parsim.validate.calibration.recording import Calibrated
+from parsim.validate.calibration.recording import FAILED, Calibrated
 from parsim.validate.recordings.measured import Measured
 from parsim.validate.report.comparison import Pair, scatter
 from parsim.validate.report.page import (
@@ -33,15 +34,24 @@ def write_report(
     calibrated: Calibrated,
     made: pl.DataFrame,
     tables: Sequence[pl.DataFrame],
+    judged: pl.DataFrame,
     parts: pl.DataFrame,
     terms: pl.DataFrame,
     command: str,
+    fits: bool = True,
 ) -> Path:
-    """Write validation.html, errors.parquet, requests.parquet, validation.json and engine.yaml; return the page."""
+    """Write validation.html, errors.parquet, requests.parquet, validation.json and engine.yaml; return the page.
+
+    `judged`: the errors that count, those on what was not fitted. `fits`: the step time was fitted, to this recording
+    or another, so that an engine file is due, unless the fit failed.
+    """
     every = pl.concat(tables)
     fit = calibrated.fit
     pair = Pair("fcfs", "all requests", [measured.requests], [made])
-    top = verdict(tables[0], pl.DataFrame(), None, command, limit=0.02, headline=HEADLINE)
+    top = verdict(judged, pl.DataFrame(), None, command, limit=0.02, headline=HEADLINE)
+    failure = failed(judged) if fits else ""
+    if failure:
+        top = replace(top, kind="poor", headline=failure)
     sections = [
         Section("Was the model right?", [top]),
         error_section(
@@ -77,9 +87,24 @@ def write_report(
             "terms": terms.to_dicts(),
         }
         path.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
-    error = dict(tables[min(1, len(tables) - 1)].select("metric", "error").iter_rows())
-    write_engine(calibrated.config, folder / "engine.yaml", error)
+    engine = folder / "engine.yaml"
+    if failure or not fits:
+        engine.unlink(missing_ok=True)
+    else:
+        write_engine(calibrated.config, engine, dict(judged.select("metric", "error").iter_rows()))
     return folder / "validation.html"
+
+
+def failed(judged: pl.DataFrame) -> str:
+    """In words that a fit failed, if one of the headline metrics is further off than `FAILED`; else empty."""
+    rows = judged.filter(pl.col("metric").is_in(list(HEADLINE)))
+    worst = rows.sort(pl.col("error").abs(), descending=True).row(0, named=True)
+    if abs(worst["error"]) <= FAILED:
+        return ""
+    return (
+        f"The fit failed: {worst['metric']} is {worst['error']:+.0%} off, more than {FAILED:.0%}. No engine file was "
+        "written. See whether the recording's settings are complete, above all num_gpu_blocks and max_num_seqs."
+    )
 
 
 def _settings(config: EngineConfig) -> str:

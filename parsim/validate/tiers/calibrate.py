@@ -11,7 +11,8 @@ from parsim.errors import UserError
 from parsim.progress import progress_bar
 from parsim.traces import bundled_trace, read_trace
 from parsim.validate.calibration.calibrate import calibrate_engine, fit_steps, read_step_log
-from parsim.validate.calibration.recording import calibrate, find_card, predict, unfitted
+from parsim.validate.calibration.card import find_card
+from parsim.validate.calibration.recording import FAILED, calibrate, predict, unfitted
 from parsim.validate.live.clock import ClockName
 from parsim.validate.live.engine_settings import engine_settings
 from parsim.validate.live.live_engine import on_cuda, require_vllm
@@ -81,6 +82,7 @@ def from_recording(
     """Fit through the simulator to half of a recording; the held-out error is that of the other half."""
     from parsim.validate.recordings.measured import read_measured
     from parsim.validate.report.comparison import Pair, errors
+    from parsim.validate.report.recording_page import HEADLINE
 
     measured = read_measured(path)
     calibrated = calibrate(measured, seed=seed, card=find_card(measured, gpu, model), overrides=settings)
@@ -89,5 +91,11 @@ def from_recording(
         unfitted(f, calibrated.fit.fitted) for f in (measured.requests, predict(measured, calibrated.config))
     ]
     error = dict(errors([Pair("fcfs", "", [rest[0]], [rest[1]])], seed).select("metric", "error").iter_rows())
+    worst = max(HEADLINE, key=lambda name: abs(error.get(name, 0.0)))
+    if abs(error[worst]) > FAILED:
+        raise UserError(
+            f"{path}: the fit failed: {worst} of the requests that it did not see is {error[worst]:+.0%} off, which no "
+            "engine file should promise; check the engine's settings (num_gpu_blocks, max_num_seqs) in the recording"
+        )
     step_time = calibrated.config.step_time.model_copy(update={"fit_error": error})
     return calibrated.config.model_copy(update={"step_time": step_time})
