@@ -22,7 +22,10 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A test without one of these marks is quick."""
     for item in items:
-        if not any(item.get_closest_marker(name) for name in ("predictor", "vllm", "browser", "packaging", "recordings")):
+        if not any(
+            item.get_closest_marker(name)
+            for name in ("predictor", "vllm", "browser", "packaging", "recordings")
+        ):
             item.add_marker("quick")
 
 
