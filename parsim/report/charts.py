@@ -65,6 +65,26 @@ def against_load(
     return alt.layer(band, line, dots, *vertical_marks(marks)).properties(width="container", height=HEIGHT)
 
 
+def by_policy(
+    frame: pl.DataFrame, policies: dict[str, str], title: str, unit: str
+) -> alt.LayerChart | alt.FacetChart:
+    """`value` with its interval `low`..`high` per `label`, one row each: where there is one load only."""
+    x = alt.X("value:Q", title=title, scale=log_scale(frame, "value", "low", "high"), axis=axis(unit))
+    y = alt.Y("label:N", title=None, sort=list(policies.values()), axis=alt.Axis(labelLimit=200))
+    tips = [
+        alt.Tooltip("label:N", title="policy"),
+        alt.Tooltip("value:Q", title=f"{title}, {unit}", format=".4~g"),
+        alt.Tooltip("low:Q", title="95% from", format=".4~g"),
+        alt.Tooltip("high:Q", title="to", format=".4~g"),
+    ]
+    base = alt.Chart(frame).encode(y=y, color=policy_colour(policies))
+    spread = (
+        base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=2).encode(x="low:Q", x2="high:Q")
+    )
+    dots = base.mark_circle(size=70, opacity=1).encode(x=x, tooltip=tips)
+    return alt.layer(dots, spread).properties(width="container", height=28 * max(len(policies), 3))
+
+
 def log_scale(frame: pl.DataFrame, *columns: str) -> alt.Scale:
     """A logarithmic scale that ends a little outside the positive values of `columns`."""
     values = pl.concat([frame[column].cast(pl.Float64).rename("value") for column in columns]).drop_nulls()

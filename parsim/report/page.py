@@ -7,6 +7,7 @@ Charts are Altair charts, drawn by the Vega scripts embedded in the page (vl-con
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
@@ -200,7 +201,8 @@ class _Renderer:
         spec.pop("$schema", None)
         if c.legend:
             spec = switchable(spec)
-        text = json.dumps(spec, separators=(",", ":"), sort_keys=True).replace("<", "\\u003c")
+        text = json.dumps(strict(spec), separators=(",", ":"), sort_keys=True, allow_nan=False)
+        text = text.replace("<", "\\u003c")
         self.charts.append((name, Markup(text)))
         chips = Markup("").join(
             Markup('<button type="button" aria-pressed="true" data-label="{}">{}</button>').format(
@@ -243,6 +245,15 @@ class _Renderer:
         return Markup('<td class="n" data-sort="{}">{}</td>').format(
             value, figure(value, t.columns[name].digits)
         )
+
+
+def strict(value: Any) -> Any:
+    """As JSON knows it: numbers that are not finite become null, which Vega leaves out."""
+    if isinstance(value, dict):
+        return {key: strict(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [strict(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def in_seconds(t: Table) -> Table:

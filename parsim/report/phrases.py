@@ -60,6 +60,14 @@ def where(results: Results, load: float) -> Markup:
     return text + Markup(")")
 
 
+def at_rate(results: Results, load: float) -> str:
+    """The load in a section's lead: its rate, or that all arrive at once."""
+    trace = results.facts["trace"]
+    if trace["span_s"] == 0:
+        return f"With all {trace['requests']:,} requests arriving at once"
+    return f"At {load * trace['rate_rps']:.3g} requests/s"
+
+
 def guard_words(threshold: float | None) -> str:
     return "no starvation guard" if threshold is None else f"a starvation guard at {threshold:g} s"
 

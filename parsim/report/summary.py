@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from parsim.metrics import METRICS
 from parsim.report.page import figure
-from parsim.report.phrases import seconds_words
+from parsim.report.phrases import at_rate, seconds_words
 from parsim.report.sections.latency import labels, span
 from parsim.report.verdict import gain, judge, mean_of
 from parsim.report.words import headline, sentences
@@ -53,9 +53,8 @@ def at_verdict(results: Results, load: float) -> Table:
     """Means over the grid's seeds of every policy, and its gain. Names wrap where space is short, numbers never."""
     from rich.table import Table
 
-    rate = results.facts["trace"]["rate_rps"]
     table = Table(
-        title=f"At {figure(load * rate)} requests/s; gain: FCFS's mean a token / the policy's",
+        title=f"{at_rate(results, load)}; gain: FCFS's mean a token / the policy's",
         title_justify="left",
     )
     table.add_column("policy", overflow="fold")

@@ -7,7 +7,7 @@ import polars as pl
 from parsim.metrics import METRICS
 from parsim.report import charts
 from parsim.report.page import Block, Chart, Column, Columns, Prose, Section, Table
-from parsim.report.phrases import display
+from parsim.report.phrases import at_rate, display
 from parsim.report.sections.latency import labels, legend
 from parsim.report.verdict import HEADLINE, base_rows, mean_of
 from parsim.scheduler.queue import SCORE_WAIT_S
@@ -24,8 +24,8 @@ def section(results: Results) -> Section | None:
     if not blocks:
         return None
     blocks.append(Prose([scoring_words(results)], small=True))
-    rate = results.facts["focus_load"] * results.facts["trace"]["rate_rps"]
-    return Section("Starvation, preemption and scoring", blocks, f"At {rate:.3g} requests/s.", "guard")
+    lead = f"{at_rate(results, results.facts['focus_load'])}."
+    return Section("Starvation, preemption and scoring", blocks, lead, "guard")
 
 
 def _thresholds(results: Results) -> Columns:

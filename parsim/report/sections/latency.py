@@ -7,7 +7,7 @@ import polars as pl
 from parsim.metrics import METRICS
 from parsim.report import charts
 from parsim.report.page import Chart, Column, Columns, Section, Table
-from parsim.report.phrases import display
+from parsim.report.phrases import at_rate, display
 from parsim.report.verdict import base_rows, gain
 from parsim.stats import Interval
 from parsim.sweep.results import Results
@@ -69,22 +69,31 @@ def section(results: Results) -> Section:
         marks["your load"] = rate
     low, high = facts["loads"][0] * rate, facts["loads"][-1] * rate
     marks = {name: at for name, at in marks.items() if low <= at <= high}
-    blocks = [
-        Chart(
-            charts.against_load(lines(results, metric), names, title, unit, marks),
-            title,
-            METRICS[metric].formula,
-            legend(names),
-        )
-        for metric, title, unit in SHOWN
-    ]
+    one = len(results.facts["loads"]) == 1
+    blocks = []
+    for metric, title, unit in SHOWN:
+        frame = lines(results, metric)
+        if float(frame["value"].max() or 0) > 0:  # type: ignore[arg-type]
+            chart = (
+                charts.by_policy(frame, names, title, unit)
+                if one
+                else charts.against_load(frame, names, title, unit, marks)
+            )
+            blocks.append(Chart(chart, title, METRICS[metric].formula, legend(names)))
     how = (
         f"Bands: 95% t intervals over {len(facts['seeds'])} seeds, paired across policies."
         if facts["trace"]["redrawn"]
         else "Bands: 95%, from the trace's requests drawn again in blocks, the same for every policy."
     )
     lead = f"{how} Logarithmic scale. {overload_words(results)}"
-    return Section("Latency against load", [Columns(blocks), table(results)], lead, "latency")
+    if one:
+        lead = f"{at_rate(results, facts['loads'][0])}. {lead.replace('Bands', 'Lines')}"
+    return Section(
+        "Latency of each policy" if one else "Latency against load",
+        [Columns(blocks), table(results)],
+        lead,
+        "latency",
+    )
 
 
 def span(interval: Interval) -> str:

@@ -6,6 +6,7 @@ import polars as pl
 
 from parsim.report import charts
 from parsim.report.page import Chart, Column, Columns, Prose, Section, Table
+from parsim.report.phrases import at_rate
 from parsim.report.sections.latency import labels, legend
 from parsim.report.verdict import base_rows
 from parsim.sweep.results import Results
@@ -16,7 +17,7 @@ def section(results: Results) -> Section | None:
     if results.groups.is_empty():
         return None
     names, load = labels(results), results.facts["focus_load"]
-    rate = load * results.facts["trace"]["rate_rps"]
+    at = at_rate(results, load)
     deciles = grouped(results, "decile", load)
     order = deciles.sort(pl.col("group").cast(pl.Int64))["bucket"].unique(maintain_order=True).to_list()
     parts: list[Columns | Table | Prose] = []
@@ -45,11 +46,9 @@ def section(results: Results) -> Section | None:
                 ]
             )
         )
-        lead = f"At {rate:.3g} requests/s: which lengths are served sooner than under FCFS, and which later."
+        lead = f"{at}: which lengths are served sooner than under FCFS, and which later."
     else:
-        lead = (
-            f"At {rate:.3g} requests/s. All responses are alike ({order[0]} tokens): none is short or long."
-        )
+        lead = f"{at}. All responses are alike ({order[0]} tokens): none is short or long."
     clients = grouped(results, "client", load)
     if clients.height:
         parts.append(client_table(clients, results))

@@ -6,7 +6,7 @@ import polars as pl
 
 from parsim.report import charts
 from parsim.report.page import Block, Chart, Column, Prose, Section, Table, figure
-from parsim.report.phrases import display
+from parsim.report.phrases import at_rate, display
 from parsim.report.sections.latency import labels
 from parsim.report.verdict import HEADLINE, NOTICEABLE, base_rows, gain
 from parsim.sweep.results import Results
@@ -22,8 +22,10 @@ KINDS = {
 def section(results: Results) -> Section | None:
     """The dial, the tau below which the policy hurts, and the lower bound."""
     blocks: list[Block] = []
-    if not results.select("tau").is_empty():
-        frame = dial(results)
+    frame = dial(results)
+    if frame.is_empty() and not results.select("tau").is_empty():
+        blocks.append(Prose(["All responses have one length: nothing is ranked, and tau is undefined."]))
+    elif not frame.is_empty():
         names = labels(results)
         blocks.append(
             Chart(
@@ -38,12 +40,13 @@ def section(results: Results) -> Section | None:
         blocks.append(bound_table(results))
     if not blocks:
         return None
-    rate = results.facts["focus_load"] * results.facts["trace"]["rate_rps"]
-    return Section("How good must the ranking be?", blocks, f"At {rate:.3g} requests/s.", "tau")
+    lead = f"{at_rate(results, results.facts['focus_load'])}."
+    return Section("How good must the ranking be?", blocks, lead, "tau")
 
 
 def dial(results: Results, metric: str = HEADLINE) -> pl.DataFrame:
-    """errors, tau (reached), gain of every setting of the dial; paired means over seeds."""
+    """errors, tau (reached), gain of every setting of the dial; paired means over seeds. No rows where tau is
+    undefined."""
     load = results.facts["focus_load"]
     fcfs = base_rows(results, "fcfs", load).select("seed", base=metric)
     return (
@@ -51,6 +54,7 @@ def dial(results: Results, metric: str = HEADLINE) -> pl.DataFrame:
         .join(fcfs, on="seed")
         .group_by("dial", "dial_tau", maintain_order=True)
         .agg(tau=pl.col("reached_tau").mean(), gain=(pl.col("base") / pl.col(metric)).log().mean().exp())
+        .filter(pl.col("tau").is_finite())
         .with_columns(errors=pl.col("dial").replace_strict(KINDS))
         .sort("errors", "tau")
     )

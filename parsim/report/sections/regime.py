@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import polars as pl
 
 from parsim.report import charts
@@ -43,7 +45,8 @@ def section(results: Results) -> Section | None:
 
 
 def rate_text(rate: float) -> str:
-    return f"{rate:.3g}"
+    """A load of the map: its rate, or that it is a burst, which has none."""
+    return "all at once" if math.isnan(rate) else f"{rate:.3g}"
 
 
 def cells(results: Results, policy: str) -> pl.DataFrame:
@@ -85,6 +88,8 @@ def onset(results: Results) -> list[str]:
 
 def between(rates: list[float], queues: list[bool]) -> str:
     """From which rate on there is a queue, as exactly as these rates tell."""
+    if math.isnan(rates[0]):
+        return "in this burst" if any(queues) else "not in this burst"
     if not any(queues):
         return "at no load of this map"
     first = queues.index(True)

@@ -20,6 +20,7 @@ from parsim.engine import EngineConfig, load_engine
 from parsim.progress import progress_bar
 from parsim.scheduler.policy import Policy, parse_policy
 from parsim.stats import t_interval
+from parsim.sweep.capacity import AT_ONCE, stationary
 from parsim.sweep.execute import ExecutorName, Runner
 from parsim.sweep.measure import Outcome
 from parsim.sweep.point import Point
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 METRICS = ("mean_per_token_latency_ms", "p90_per_token_latency_ms")
-AT_ONCE = 1e9
-"""A load at which all requests arrive together."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +107,7 @@ def run_regimes(
 
 def _workload(folder: Path, seeds: tuple[int, ...], requests: int | None) -> Workload:
     source = TraceSource(bundled=True, requests=requests)
-    return Workload(source, folder, seeds, load_trace(source, seeds[0]))
+    return Workload(source, folder, seeds, load_trace(source, seeds[0]), load_engine(DEFAULT_ENGINE))
 
 
 def _cells(axes: Axes, runner: Runner, rate_rps: float) -> Iterator[Cell]:
@@ -118,22 +117,11 @@ def _cells(axes: Axes, runner: Runner, rate_rps: float) -> Iterator[Cell]:
         own.model_copy(update={"max_num_seqs": seats, "num_gpu_blocks": blocks or own.num_gpu_blocks})
         for seats, blocks in itertools.product(axes.seats, axes.blocks)
     ]
-    full = [
-        Point(parse_policy("fcfs"), engine, AT_ONCE, axes.seeds[0], keep="requests") for engine in engines
-    ]
-    for engine, outcome in zip(engines, runner.run(full, "what each engine sustains"), strict=True):
+    for engine in engines:
+        sustained_rps = stationary(runner, runner.workload, engine).rps
         for share in axes.shares:
-            yield Cell(engine, share, share * sustained_rps(outcome) / rate_rps)
+            yield Cell(engine, share, share * sustained_rps / rate_rps)
         yield Cell(engine, None, AT_ONCE)
-
-
-def sustained_rps(saturated: Outcome) -> float:
-    """Requests per second while the queue is full and the engine has settled: between the 20th and 80th percentile of
-    the finishing times."""
-    assert saturated.requests is not None, "a point that keeps its requests has them"
-    ends = saturated.requests["finish_s"].drop_nulls()
-    low, high = (float(ends.quantile(q) or 0.0) for q in (0.2, 0.8))
-    return 0.6 * len(ends) / (high - low)
 
 
 def _policies(axes: Axes) -> Iterator[Policy]:

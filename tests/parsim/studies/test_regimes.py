@@ -16,8 +16,9 @@ from parsim.metrics import summarize
 from parsim.scheduler.policy import parse_policy
 from parsim.simulation import simulate
 from parsim.studies.paper.regime_page import MEAN, P90, named, reached, summary
-from parsim.studies.paper.regimes import AT_ONCE, Axes, run_regimes
+from parsim.studies.paper.regimes import Axes, run_regimes
 from parsim.sweep import execute
+from parsim.sweep.capacity import AT_ONCE
 from parsim.sweep.spec import TraceSource
 from parsim.sweep.workload import load_trace
 
