@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from itertools import accumulate
 
 from parsim.engine.decoding import Decoding
 from parsim.engine.step_time import StepTime
@@ -28,12 +27,10 @@ class Coast:
 
     Attributes:
         steps: how many there are; 0 if there is none.
-        durations: seconds of each.
-        blocks: new blocks of each.
         times: step boundaries; the run ends at that with the number `steps`.
     """
 
-    __slots__ = ("_lag", "blocks", "durations", "steps", "times")
+    __slots__ = ("_lag", "_seconds", "steps", "times")
 
     def __init__(
         self,
@@ -46,22 +43,32 @@ class Coast:
         in_flight: bool,
     ) -> None:
         ending, due, period = decoding.ending, decoding.due, decoding.block_size
-        blocks: list[int] = []
+        count, kv_tokens = decoding.count, decoding.kv_tokens
+        seconds = self._seconds = step_time.decode_only(count)
+        times = self.times = [end_s, begin_s] if in_flight else [begin_s]
         most = step + MOST_STEPS
         while step not in ending and step < most:
             step += 1
-            needed = due[step % period]
-            if needed > free:
+            free -= due[step % period]
+            if free < 0:
                 break
-            free -= needed
-            blocks.append(needed)
-        self.blocks = blocks
-        self.steps = len(blocks)
-        self.durations = step_time.decode_only(decoding.count, decoding.kv_tokens, len(blocks))
-        self.times = list(accumulate(self.durations, initial=begin_s))
+            begin_s += seconds(kv_tokens)
+            kv_tokens += count
+            times.append(begin_s)
         self._lag = int(in_flight)
-        if in_flight:
-            self.times.insert(0, end_s)
+        self.steps = len(times) - 1 - self._lag
+
+    def settle(self, decoding: Decoding, step: int, used: int) -> tuple[int, float]:
+        """Blocks that the steps after `step` take, `used` being in use before, and the integral of those in use over
+        their time, in block seconds; the sequences have decoded on."""
+        due, period, count, seconds = decoding.due, decoding.block_size, decoding.count, self._seconds
+        kv_tokens, before, used_block_s = decoding.kv_tokens, used, 0.0
+        for number in range(step + 1, step + self.steps + 1):
+            used += due[number % period]
+            used_block_s += used * seconds(kv_tokens)
+            kv_tokens += count
+        decoding.kv_tokens = kv_tokens
+        return used - before, used_block_s
 
     @property
     def boundary_s(self) -> float:

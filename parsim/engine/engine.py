@@ -78,6 +78,8 @@ class Engine:
         self._keep_step = self.gaps.steps.append
         self.queue: RankedQueue[EngineRequest] = RankedQueue(policy)
         self.former = BatchFormer(config, self.queue)
+        self._seats = config.max_num_seqs
+        self._in_turn = not policy.ranked
         self._usable_blocks = config.usable_blocks
         self._step_seconds = config.step_time.seconds
         self._done = done
@@ -119,7 +121,8 @@ class Engine:
         """Form a batch, let it run, account for its tokens."""
         former = self.former
         while True:
-            self._take_in()
+            if self._inbox or self._aborts:
+                self._take_in()
             if not former.running and not self.queue:
                 yield self._rest()
                 self.now = self.env.now
@@ -143,10 +146,11 @@ class Engine:
         former = self.former
         flying: Batch | None = None
         while True:
-            self._take_in()
+            if self._inbox or self._aborts:
+                self._take_in()
             batch: Batch | None = None
             if former.running or self.queue:
-                batch = self._form(max(self.now, flying.end_s if flying else 0.0))
+                batch = self._form(self.now if flying is None or flying.end_s < self.now else flying.end_s)
                 if not batch:
                     batch = None
                 if flying is None:
@@ -328,10 +332,12 @@ class Engine:
             return None
         if self._aborts or self._scores_due:
             return None
-        seated = len(former.running) >= self.config.max_num_seqs
-        deaf = self.scorer is None and (seated or (bool(self.queue) and not self.queue.policy.ranked))
+        deaf = False
+        if self.scorer is None:
+            seated = len(former.running) >= self._seats
+            deaf = seated or (self._in_turn and len(self.queue) > 0)
         horizon_s = FOREVER
-        if not deaf:
+        if not deaf and not self._in_turn:
             due_s = self.queue.next_due_s()
             if due_s < FOREVER:
                 horizon_s = due_s - 1e-9 * max(1.0, abs(due_s))
@@ -362,18 +368,13 @@ class Engine:
             self.queue.begin_step(coast.times[steps - 1])  # as when the last step was formed
         decoding, cache = self.former.decoding, self.former.cache
         count = decoding.count
-        used = before = self._usable_blocks - cache.free
-        used_block_s = 0.0
-        for duration, blocks in zip(coast.durations[:steps], coast.blocks, strict=False):
-            used += blocks
-            used_block_s += used * duration
         keep = self.gaps.runs.append
         keep(decoding.kv_tokens)
         keep(count)
         keep(steps)
-        if used > before:
-            cache.take(used - before)
-        decoding.kv_tokens += steps * count
+        taken, used_block_s = coast.settle(decoding, self.step, self._usable_blocks - cache.free)
+        if taken:
+            cache.take(taken)
         self.step += steps
         self.now = coast.boundary_s
         self.busy_s += coast.end_s - coast.begin_s

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -64,10 +65,9 @@ class StepTime(BaseModel):
             + self.attention_pair_s * attention_pairs
         )
 
-    def decode_only(self, decode_seqs: int, kv_tokens: int, steps: int) -> list[float]:
-        """Seconds of each of `steps` steps running that only decode the same sequences, the first of which reads
-        `kv_tokens`: those of `seconds`, to the last bit."""
+    def decode_only(self, decode_seqs: int) -> Callable[[int], float]:
+        """Seconds of a step that only decodes so many sequences, by the tokens they have computed: those of `seconds`,
+        to the last bit."""
         fixed_s = self.base_s + self.decode_seq_s * decode_seqs
         kv_token_s = self.kv_token_s
-        read = range(kv_tokens, kv_tokens + steps * decode_seqs, decode_seqs)
-        return [fixed_s + kv_token_s * tokens for tokens in read]
+        return lambda kv_tokens: fixed_s + kv_token_s * kv_tokens

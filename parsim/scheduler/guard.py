@@ -41,6 +41,10 @@ class StarvationGuard:
         while watched and now_s - watched[0].arrival_s > self.threshold_s:
             yield watched.popleft()
 
+    def any_overdue(self, now_s: float) -> bool:
+        """Whether `overdue` has anything to yield."""
+        return bool(self._by_arrival) and now_s - self._by_arrival[0].arrival_s > self.threshold_s
+
     def next_due_s(self) -> float:
         """A time before which no watched request can become overdue; infinity if none is watched."""
         return self._by_arrival[0].arrival_s + self.threshold_s if self._by_arrival else float("inf")

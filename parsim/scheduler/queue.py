@@ -79,16 +79,17 @@ class RankedQueue(Generic[R]):
             if self.judge.trusted == self._distrusts:
                 self._distrusts = not self.judge.trusted
                 self._line_up()
-        if self.guard is not None:
+        if self.guard is not None and self.guard.any_overdue(now_s):
             for request in self.guard.overdue(now_s):
                 if request.waiting and not request.promoted:
                     request.promoted = True
                     self._bury(request)  # type: ignore[arg-type]
                     self._enter(request)  # type: ignore[arg-type]
-        for request in self._score_wait.overdue(now_s):
-            if request.awaits_score:
-                request.awaits_score = False
-                self._move(request)  # type: ignore[arg-type]
+        if self._score_wait.any_overdue(now_s):
+            for request in self._score_wait.overdue(now_s):
+                if request.awaits_score:
+                    request.awaits_score = False
+                    self._move(request)  # type: ignore[arg-type]
         self._stale_keys = self._time_varying
 
     def next_due_s(self) -> float:

@@ -348,4 +348,5 @@ def test_steps_that_only_decode_take_what_the_formula_says(
         attention_pair_s=terms[4],
     )
     expected = [step_time.seconds(0, sequences, kv_tokens + n * sequences, 0) for n in range(steps)]
-    assert step_time.decode_only(sequences, kv_tokens, steps) == expected
+    seconds = step_time.decode_only(sequences)
+    assert [seconds(kv_tokens + n * sequences) for n in range(steps)] == expected
