@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ ROOT = Path(__file__).parents[1]
 HEAVY = {"torch", "transformers", "vllm", "sklearn", "peft", "datasets"}
 
 
+@cache
 def imported(path: Path) -> set[str]:
     """Top-level packages that a file imports anywhere, with `parsim.scheduler.vllm` style names kept whole."""
     names: set[str] = set()
@@ -125,3 +128,101 @@ def test_errors_of_the_library_name_no_options_of_the_command_line() -> None:
             assert not re.search(r"(?<![\w-])--[a-z]", words.replace("ray start --head", "")), (
                 f"{place}:{line}"
             )
+
+
+@cache
+def modules() -> dict[str, Path]:
+    """Dotted name -> file, of the whole package."""
+    named = {path: ".".join(path.relative_to(ROOT).with_suffix("").parts) for path in files("parsim")}
+    return {name.removesuffix(".__init__"): path for path, name in named.items()}
+
+
+def needs(path: Path, known: Collection[str]) -> set[str]:
+    """Modules of the package that a file imports as it is imported itself: outside functions and TYPE_CHECKING."""
+    found: set[str] = set()
+
+    def walk(body: list[ast.stmt]) -> None:
+        for node in body:
+            if isinstance(node, ast.Import):
+                found.update(alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                for alias in node.names:
+                    whole = f"{node.module}.{alias.name}"
+                    found.add(whole if whole in known else node.module)
+            elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+                continue
+            elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                for part in ("body", "orelse", "finalbody"):
+                    walk(getattr(node, part, []))
+
+    walk(ast.parse(path.read_text(encoding="utf-8")).body)
+    return {name for name in found if name in known}
+
+
+def room(name: str) -> str:
+    """The folder that a module lies in; a module of the ground, and the adapter to vLLM, are rooms of their own."""
+    if name.startswith("parsim.scheduler.vllm"):
+        return "parsim.scheduler.vllm"
+    folder = ".".join(modules()[name].parent.relative_to(ROOT).parts)
+    whole = ("parsim.engine", "parsim.report", "parsim.traces")
+    return name if folder == "parsim" else next((w for w in whole if below(folder, (w,))), folder)
+
+
+def circle(arrows: dict[str, set[str]]) -> list[str]:
+    """One circle of arrows, or nothing."""
+    try:
+        list(graphlib.TopologicalSorter(arrows).static_order())
+    except graphlib.CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_there_is_no_circle_of_modules_nor_of_rooms() -> None:
+    known = modules()
+    arrows = {name: needs(path, known) - {name} for name, path in known.items()}
+    assert not circle(arrows)
+    rooms: dict[str, set[str]] = {}
+    for name, several in arrows.items():
+        for other in several - {"parsim"}:
+            if room(name) != room(other):
+                rooms.setdefault(room(name), set()).add(room(other))
+    assert not circle(rooms)
+
+
+LONGEST = 300
+GROWING = {
+    "batch",
+    "charts",
+    "engine",
+    "measured",
+    "page",
+    "prefix_cache",
+    "regimes",
+    "run",
+    "source",
+    "summary",
+    "words",
+}
+"""Names of files that may be longer until they are parted."""
+
+
+def test_no_file_is_longer_than_three_hundred_lines() -> None:
+    for path in files("parsim"):
+        most = LONGEST * (1.4 if path.stem in GROWING else 1)
+        assert len(path.read_text(encoding="utf-8").splitlines()) <= most, path
+
+
+def test_no_module_is_imported_under_two_names() -> None:
+    code = (
+        "import runpy, sys, parsim.cli\n"
+        "sys.argv = ['validate', '--help']\n"
+        "try: runpy.run_module('validate', run_name='__main__')\n"
+        "except SystemExit: pass\n"
+        "known = {}\n"
+        "for name, module in list(sys.modules.items()):\n"
+        "    file = getattr(module, '__file__', None)\n"
+        "    if file and '/parsim/' in file and name != '__main__': known.setdefault(file, []).append(name)\n"
+        "assert len(known) > 20 and all(len(names) == 1 for names in known.values()), known"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=60)
+    assert done.returncode == 0, done.stderr

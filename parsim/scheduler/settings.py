@@ -13,6 +13,8 @@ from parsim.scheduler.victim import VictimRule
 
 ScoreSource = Literal["extra_args", "priority", "scorer"]
 
+SCHEDULER_CLASS = "parsim.scheduler.vllm.ParsScheduler"
+"""What vLLM's `--scheduler-cls` takes."""
 ENVIRONMENT_PREFIX = "PARSIM_"
 PREDICTOR_VARIABLE = "PARSIM_PREDICTOR"
 """Environment variable: the predictor (shipped name or folder) that the shipped scorer loads."""

@@ -17,7 +17,7 @@ from parsim.files import replacing
 from parsim.metrics import METRICS
 from parsim.scheduler import own_order
 from parsim.scheduler.policy import Policy
-from parsim.scheduler.settings import PREDICTOR_VARIABLE
+from parsim.scheduler.settings import PREDICTOR_VARIABLE, SCHEDULER_CLASS
 from parsim.sweep.choose import Decision
 from parsim.sweep.configuration import ENGINE_COLUMNS, engine_of
 from parsim.sweep.plan import Grid
@@ -45,7 +45,7 @@ def serve_command(policy: Policy, engine: EngineConfig, asked: Collection[str] =
             words += _option(name, value)
     before = ""
     if policy.ranked or policy.victim != "last":
-        words += ["--scheduler-cls", "parsim.scheduler.vllm.ParsScheduler"]
+        words += ["--scheduler-cls", SCHEDULER_CLASS]
         settings: dict[str, Any] = {"policy": policy.reference}
         if policy.ranked:
             guard = policy.starvation_threshold_s

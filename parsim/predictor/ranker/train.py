@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-import zipfile
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,6 @@ import torch
 from rich.console import Console
 
 from parsim.errors import UserError
-from parsim.files import replacing
 from parsim.interrupt import deferred_interrupt
 from parsim.predictor.corpora.corpus import Labelled
 from parsim.predictor.ranker.encoder import Encoder
@@ -24,30 +21,13 @@ from parsim.predictor.ranker.model import MICRO_BATCH, Ranker
 from parsim.predictor.ranker.objective import CUTS, batch_loss, margin_loss
 from parsim.predictor.ranker.pairs import draw_pairs, relative_gap
 from parsim.predictor.ranker.recipe import Recipe
+from parsim.predictor.ranker.state import History, load_state, save_state
 from parsim.predictor.ranker.tokens import by_length
 from parsim.progress import Bar, progress_bar
 from parsim.stats import tau_b
 
 SAVE_EVERY_S = 60.0
 """Seconds of training after which the state is written, so that an interrupted run loses no more."""
-
-
-@dataclass
-class History:
-    """What a run did.
-
-    Attributes:
-        epochs: one entry an epoch: mean loss, validation tau_b.
-        best_epoch: the epoch (from 1) whose weights were kept.
-        wall_s, cpu_s: seconds spent, over all parts of a resumed run.
-        target: mean and standard deviation of the (log) length that a pointwise score counts from and in.
-    """
-
-    epochs: list[dict[str, float]] = field(default_factory=list)
-    best_epoch: int = 0
-    wall_s: float = 0.0
-    cpu_s: float = 0.0
-    target: tuple[float, float] = (0.0, 1.0)
 
 
 def train(
@@ -297,27 +277,12 @@ class _Loop:
             "best_tau": self.best_tau,
             "history": vars(self.history),
         }
-        with replacing(self.state_file) as temporary:
-            torch.save(state, temporary)
+        save_state(self.state_file, state)
 
     def _resume(self) -> None:
         if self.state_file is None or not self.state_file.exists():
             return
-        try:
-            with zipfile.ZipFile(self.state_file) as archive:
-                if archive.testzip() is not None:  # torch does not look at the checksums
-                    raise zipfile.BadZipFile("damaged")
-            state = torch.load(self.state_file, weights_only=True, map_location=self.ranker.device)
-            known = str(state["fingerprint"])
-        except Exception as error:
-            raise UserError(
-                f"{self.state_file}: unreadable training state; remove it to start anew"
-            ) from error
-        if known != self._fingerprint():
-            raise UserError(
-                f"{self.state_file}: an unfinished run with another recipe or other data;"
-                " remove it to start anew"
-            )
+        state = load_state(self.state_file, self._fingerprint(), self.ranker.device)
         self.ranker.load_state_dict(state["weights"], strict=False)
         self.optimizer.load_state_dict(state["optimizer"])
         self.scaler.load_state_dict(state["scaler"])

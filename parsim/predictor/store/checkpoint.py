@@ -21,7 +21,7 @@ from parsim.files import replacing
 from parsim.predictor.ranker.encoder import load_encoder
 from parsim.predictor.ranker.lexical import Lexical
 from parsim.predictor.ranker.model import Ranker
-from parsim.predictor.ranker.train import History
+from parsim.predictor.ranker.state import History
 from parsim.predictor.store.card import CARD, Card, check_name, read_card
 
 WEIGHTS = "model.safetensors"

@@ -19,7 +19,8 @@ from parsim.predictor.ranker.encoder import MINILM_LICENCE, MINILM_SHA256, load_
 from parsim.predictor.ranker.lexical import Lexical, check_words
 from parsim.predictor.ranker.model import Ranker
 from parsim.predictor.ranker.recipe import Recipe
-from parsim.predictor.ranker.train import History, train
+from parsim.predictor.ranker.state import History
+from parsim.predictor.ranker.train import train
 from parsim.predictor.store.checkpoint import CARD, Card, halve, save, write_history
 from parsim.stats import Interval
 

@@ -20,8 +20,8 @@ from typing import Any
 
 from parsim.errors import UserError
 from parsim.scheduler.policy import Policy
+from parsim.scheduler.settings import SCHEDULER_CLASS
 from parsim.validate.live.live_engine import on_cuda, require_vllm
-from parsim.validate.tiers.policies import PARS_SCHEDULER
 
 START_TIMEOUT_S = 300.0
 
@@ -71,7 +71,7 @@ def running_server(
         "victim": policy.victim,
         "do_no_harm": policy.do_no_harm,
     }
-    command += ["--scheduler-cls", PARS_SCHEDULER, "--additional-config", json.dumps({"parsim": parsim})]
+    command += ["--scheduler-cls", SCHEDULER_CLASS, "--additional-config", json.dumps({"parsim": parsim})]
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as output:
         process = subprocess.Popen(

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from parsim.engine.config import EngineConfig
+from parsim.scheduler.settings import SCHEDULER_CLASS
 from parsim.validate.live.architectures import model_folder
 from parsim.validate.parity.case import Case, CaseRequest
 from parsim.validate.parity.tokens import prompt_token_ids
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from vllm.v1.core.sched.scheduler import Scheduler
     from vllm.v1.request import Request
 
-PARS_SCHEDULER = "parsim.scheduler.vllm.ParsScheduler"
 
 BlockHasher = Callable[[Any], list[Any]]
 
@@ -44,7 +44,7 @@ def bare_scheduler(case: Case) -> tuple[Scheduler, BlockHasher | None]:
         "victim": policy.victim,
         "do_no_harm": policy.do_no_harm,
     }
-    return assemble(case.engine, PARS_SCHEDULER, settings)
+    return assemble(case.engine, SCHEDULER_CLASS, settings)
 
 
 def assemble(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from parsim.scheduler.settings import SCHEDULER_CLASS
 from parsim.validate.live.architectures import model_folder
-from parsim.validate.parity.bare import PARS_SCHEDULER, quiet_vllm
+from parsim.validate.parity.bare import quiet_vllm
 from parsim.validate.parity.case import Case
 from parsim.validate.parity.steps import StepLog
 from parsim.validate.parity.tokens import prompt_token_ids
@@ -93,7 +94,7 @@ def _engine(case: Case) -> Any:
             enable_prefix_caching=config.enable_prefix_caching,
             kv_cache_memory_bytes=64 << 20,
             num_gpu_blocks_override=config.num_gpu_blocks,
-            scheduler_cls=PARS_SCHEDULER,
+            scheduler_cls=SCHEDULER_CLASS,
             additional_config={
                 "parsim": {
                     "policy": policy.name,

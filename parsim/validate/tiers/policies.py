@@ -13,6 +13,7 @@ from parsim.engine import EngineConfig
 from parsim.engine.scoring_cost import ScoringCost
 from parsim.errors import UserError
 from parsim.scheduler.policy import Policy
+from parsim.scheduler.settings import SCHEDULER_CLASS
 from parsim.simulation import simulate
 from parsim.traces import Trace
 from parsim.validate.calibration.calibrate import LIKE_THE_TRACE_SIZE, Calibration, calibrate_engine
@@ -23,8 +24,6 @@ from parsim.validate.live.clock import ClockName
 from parsim.validate.live.live_engine import on_cuda, start_engine
 from parsim.validate.live.serving import BUSY, TRIES, Job, Served, random_prompt, serve, undisturbed
 from parsim.validate.report.comparison import Pair
-
-PARS_SCHEDULER = "parsim.scheduler.vllm.ParsScheduler"
 
 CPU_SETTINGS: dict[str, Any] = {
     "max_num_seqs": 16,
@@ -74,7 +73,7 @@ def open_engine(
     known = model in architectures()
     if not Path(model).is_dir() and (known or "/" not in model):
         folder = model_folder(model)
-    engine = start_engine(folder, settings, dummy=dummy or known, seed=seed, scheduler_cls=PARS_SCHEDULER)
+    engine = start_engine(folder, settings, dummy=dummy or known, seed=seed, scheduler_cls=SCHEDULER_CLASS)
     device = "CUDA" if on_cuda() else "CPU"
     weights = "random weights" if dummy or known else "real weights"
     return engine, f"{Path(model).name} ({weights}) on {device}", int(engine.model_config.get_vocab_size())

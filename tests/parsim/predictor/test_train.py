@@ -20,7 +20,8 @@ pytest.importorskip("transformers")
 
 from parsim.predictor.ranker.encoder import load_encoder  # noqa: E402
 from parsim.predictor.ranker.model import Ranker  # noqa: E402
-from parsim.predictor.ranker.train import History, _Loop, train  # noqa: E402
+from parsim.predictor.ranker.state import History  # noqa: E402
+from parsim.predictor.ranker.train import _Loop, train  # noqa: E402
 from parsim.stats import tau_b  # noqa: E402
 
 FAST = {"epochs": 3, "batch_size": 32, "learning_rate": 3e-3, "max_length": 16, "precision": "fp32"}

@@ -16,7 +16,8 @@ pytest.importorskip("vllm")
 from parsim.engine.config import EngineConfig
 from parsim.engine.step_time import StepTime
 from parsim.scheduler.features import Features
-from parsim.validate.parity.bare import PARS_SCHEDULER, assemble
+from parsim.scheduler.settings import SCHEDULER_CLASS
+from parsim.validate.parity.bare import assemble
 
 pytestmark = pytest.mark.vllm
 
@@ -35,7 +36,7 @@ class Harness:
             "enable_prefix_caching": False,
         }
         self.config = EngineConfig(**{**given, **engine}, step_time=StepTime(base_s=1.0))
-        self.scheduler, _ = assemble(self.config, PARS_SCHEDULER, {"do_no_harm": False, **(settings or {})})
+        self.scheduler, _ = assemble(self.config, SCHEDULER_CLASS, {"do_no_harm": False, **(settings or {})})
         self.now_s = 0.0
         self.scheduler.clock = lambda: self.now_s
 

@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 
 from parsim.engine.config import EngineConfig
 from parsim.engine.step_time import StepTime
-from parsim.validate.parity.bare import PARS_SCHEDULER, assemble
+from parsim.scheduler.settings import SCHEDULER_CLASS
+from parsim.validate.parity.bare import assemble
 
 pytestmark = pytest.mark.vllm
 
@@ -47,7 +48,7 @@ class Harness:
             max_model_len=128,
             step_time=StepTime(base_s=1.0),
         )
-        self.scheduler, _ = assemble(config, PARS_SCHEDULER, settings)
+        self.scheduler, _ = assemble(config, SCHEDULER_CLASS, settings)
         self.scheduler.clock = lambda: 0.0
 
     def add(self, name: str, score: float | None = None, prompt: int = 4) -> None:

@@ -21,8 +21,8 @@ import pytest
 pytest.importorskip("vllm")
 pytest.importorskip("pandas", reason="vllm bench serve needs pandas")
 
+from parsim.scheduler.settings import SCHEDULER_CLASS
 from parsim.validate.live.architectures import write_model_folder
-from parsim.validate.parity.bare import PARS_SCHEDULER
 
 pytestmark = pytest.mark.vllm
 
@@ -90,7 +90,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     command += ["--dtype", "bfloat16", "--enforce-eager", "--port", str(port), "--host", "127.0.0.1"]
     command += ["--max-model-len", "512", "--block-size", "32", "--max-num-seqs", "8"]
     command += ["--max-num-batched-tokens", "256", "--num-gpu-blocks-override", str(NUM_BLOCKS)]
-    command += ["--kv-cache-memory-bytes", str(64 << 20), "--scheduler-cls", PARS_SCHEDULER]
+    command += ["--kv-cache-memory-bytes", str(64 << 20), "--scheduler-cls", SCHEDULER_CLASS]
     command += ["--additional-config", json.dumps({"parsim": settings})]
     process = subprocess.Popen(
         command,
