@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-HEAVY = re.compile(r"^pytestmark = .*pytest\.mark\.(predictor|vllm|browser|packaging)\b", re.MULTILINE)
-"""How a file says that its tests need torch, vLLM, a browser, or minutes."""
+MARKS = ("predictor", "vllm", "browser", "packaging", "recordings")
+"""Of tests that need torch, vLLM, a browser, or minutes."""
+HEAVY = re.compile(rf"^pytestmark = .*pytest\.mark\.({'|'.join(MARKS)})\b", re.MULTILINE)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -22,10 +23,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A test without one of these marks is quick."""
     for item in items:
-        if not any(
-            item.get_closest_marker(name)
-            for name in ("predictor", "vllm", "browser", "packaging", "recordings")
-        ):
+        if not any(item.get_closest_marker(name) for name in MARKS):
             item.add_marker("quick")
 
 

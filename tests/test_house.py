@@ -189,6 +189,8 @@ def test_there_is_no_circle_of_modules_nor_of_rooms() -> None:
     assert not circle(rooms)
 
 
+COMING = ("traces", "answer", "presets", "learning", "vllm-rules")
+"""Pages that are linked before they are written."""
 LONGEST = 300
 GROWING = {
     "batch",
@@ -226,3 +228,19 @@ def test_no_module_is_imported_under_two_names() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=60)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "page", ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
+)
+def test_documents_name_files_that_are_there(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for link in re.findall(r"\]\(((?!https?:)[^)#]+)", text):
+        there = ((ROOT / page).parent / link).exists()
+        assert there or Path(link).stem in COMING, f"{page} links to {link}"
+    for place in re.findall(r"`((?:parsim|tests|docs)/[\w/.-]+\.\w+)`", text):
+        assert (ROOT / place).exists(), f"{page} names {place}"
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) < 150

@@ -105,7 +105,7 @@ class Trace:
 
 
 def bundled_trace() -> Trace:
-    """The recorded trace that comes with the package (`traces/bundled/README.md` tells its origin)."""
+    """The recorded trace that comes with the package (`parsim/traces/bundled/README.md` tells its origin)."""
     from parsim.traces.readers import read_trace
 
     return read_trace(BUNDLED)

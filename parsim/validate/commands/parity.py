@@ -51,8 +51,10 @@ def parity(
     """
     from rich.console import Console
 
+    from parsim.validate.live.live_engine import require_vllm
+
     console = Console(soft_wrap=True)
-    _require_vllm()
+    require_vllm()
     if vllm_version_info:
         _print_versions(console)
     elif replay is not None:
@@ -66,8 +68,7 @@ def parity(
 def _random(console: Console, cases: int, seed: int, policies: list[str] | None) -> None:
     from parsim.options import chosen_policy
     from parsim.progress import progress_bar
-    from parsim.validate.parity.search import Tally, search
-    from parsim.validate.parity.strategies import POLICY_NAMES
+    from parsim.validate.parity.search import POLICY_NAMES, Tally, search
 
     names = tuple(chosen_policy(name, None, None).name for name in policies or POLICY_NAMES)
     tally = Tally()
@@ -185,14 +186,4 @@ def _print_versions(console: Console) -> None:
         method = getattr(Scheduler, name, None)
         console.print(
             f"  Scheduler.{name}{inspect.signature(method) if method else ' is MISSING'}", highlight=False
-        )
-
-
-def _require_vllm() -> None:
-    from importlib.util import find_spec
-
-    if find_spec("vllm") is None:
-        raise UserError(
-            "vLLM is not installed; parity compares with its scheduler. On a CPU machine: see 'vLLM' in README.md; "
-            "with a GPU: pip install 'parsim[vllm]'"
         )

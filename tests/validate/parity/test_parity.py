@@ -23,8 +23,7 @@ from parsim.validate.parity.case import Case, CaseRequest
 from parsim.validate.parity.check import Checked, check
 from parsim.validate.parity.drive import drive
 from parsim.validate.parity.from_trace import case_from_trace, tight_blocks
-from parsim.validate.parity.search import Tally, search
-from parsim.validate.parity.strategies import POLICY_NAMES
+from parsim.validate.parity.search import POLICY_NAMES, Tally, search
 
 pytestmark = pytest.mark.vllm
 
