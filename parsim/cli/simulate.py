@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -75,6 +76,12 @@ def simulate_command(
         typer.Option(metavar="S|none", help="Seconds of waiting after which a request is promoted."),
     ] = None,
     victim: Victim = None,
+    do_no_harm: Annotated[
+        bool,
+        typer.Option(
+            "--do-no-harm", help="Use scores only while they rank what has finished; `online` always does."
+        ),
+    ] = False,
     scoring_cost: Annotated[
         str,
         typer.Option(
@@ -121,6 +128,8 @@ def simulate_command(
         raise UserError("--format: the bundled trace has a format of its own; leave it out")
     workload = bundled_trace() if trace == "bundled" else read_trace(trace, format=format_)
     chosen = chosen_policy(policy, starvation_threshold_s, victim, workload.score_names)
+    if do_no_harm:
+        chosen = replace(chosen, do_no_harm=True)
     taus = emulated_taus(emulate or [], [chosen.name])
     wanted = "detail" if steps_detail or perfetto else "log" if steps else "none"
     run = simulate(
@@ -220,6 +229,21 @@ def _print(run: Run, metrics: dict[str, float]) -> None:
         console.print(
             f"scores are emulated: tau_b {reached}, {meta['emulated_tau']:.3f} asked",
             style="yellow",
+            highlight=False,
+        )
+    if "learned_tau" in meta:
+        tau = meta["learned_tau"]
+        console.print(
+            f"scores were learned in this run: {meta['scored']:.1%} of the requests got one, "
+            f"tau_b {'undefined' if tau is None or tau != tau else f'{tau:.3f}'} over all of those",
+            style="dim",
+            highlight=False,
+        )
+    if "judged_tau" in meta:
+        console.print(
+            f"scores came into use {meta['trusted_times']} times and went out of use {meta['distrusted_times']} times "
+            "(do no harm); while out of use, requests are served in turn",
+            style="dim",
             highlight=False,
         )
     if "mean_scoring_delay_s" in meta:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from operator import attrgetter
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import simpy
 
@@ -12,14 +12,19 @@ from parsim.engine.batch import Batch, BatchFormer
 from parsim.engine.clock import LATE, Clock, Moment
 from parsim.engine.coast import Coast
 from parsim.engine.config import EngineConfig
+from parsim.engine.learning import LearningScorer
 from parsim.engine.request import EngineRequest, State
 from parsim.engine.scorer import VirtualScorer
 from parsim.engine.token_gaps import TokenGaps
+from parsim.scheduler.judge import Judge
 from parsim.scheduler.policy import Policy
 from parsim.scheduler.queue import RankedQueue
 
 FOREVER = float("inf")
 _BY_PLACE = attrgetter("place")
+
+EngineScorer: TypeAlias = VirtualScorer[EngineRequest] | LearningScorer
+"""What scores requests some time after they arrived."""
 
 
 class StepObserver(Protocol):
@@ -48,6 +53,7 @@ class Engine:
         scorer: gives the requests their `predicted` scores some time after they arrived, as a predictor beside the
             scheduler does; until then they are without a score. It serves this engine alone.
         observer: sees every step; steps are then advanced one by one.
+        judge: says whether scores may order requests; None: they may.
 
     Attributes:
         now: seconds: the step boundary that the engine acts at or waits for.
@@ -63,8 +69,9 @@ class Engine:
         config: EngineConfig,
         policy: Policy,
         done: Callable[[EngineRequest], None] | None = None,
-        scorer: VirtualScorer[EngineRequest] | None = None,
+        scorer: EngineScorer | None = None,
         observer: StepObserver | None = None,
+        judge: Judge | None = None,
     ) -> None:
         self.env = env
         self.config = config
@@ -76,7 +83,7 @@ class Engine:
         self.used_block_s = 0.0
         self.gaps = TokenGaps(config.step_time)
         self._keep_step = self.gaps.steps.append
-        self.queue: RankedQueue[EngineRequest] = RankedQueue(policy)
+        self.queue: RankedQueue[EngineRequest] = RankedQueue(policy, judge=judge)
         self.former = BatchFormer(config, self.queue)
         self._seats = config.max_num_seqs
         self._in_turn = not policy.ranked
@@ -228,7 +235,7 @@ class Engine:
 
         Moment(self.env, max(end_s, self.env.now)).callbacks.append(due)
 
-    def _take_scores(self, scorer: VirtualScorer[EngineRequest]) -> None:
+    def _take_scores(self, scorer: EngineScorer) -> None:
         """Scores that became known since the last step; they count from this one on."""
         self._scores_due = False
         for request in scorer.poll(self.now):
@@ -272,6 +279,11 @@ class Engine:
         """The request is out of the engine."""
         request.state = State.DONE
         request.prefix = ()
+        if request.seq >= 0 and (self.scorer is not None or self.queue.judge is not None):
+            stopped = True if request.finish_s >= 0 else None
+            self.queue.finished(request, request.output_tokens, stopped)
+            if self.scorer is not None:
+                self.scorer.finished(request, request.output_tokens, stopped)
         if self._done is not None:
             self._done(request)
 

@@ -15,11 +15,13 @@ import simpy
 
 from parsim.engine.clock import Clock, Moment
 from parsim.engine.config import EngineConfig
-from parsim.engine.engine import Engine, StepObserver
+from parsim.engine.engine import Engine, EngineScorer, StepObserver
+from parsim.engine.learning import LearningScorer
 from parsim.engine.prefix_cache import PrefixIds
 from parsim.engine.request import NEVER, EngineRequest
 from parsim.engine.scorer import VirtualScorer
 from parsim.engine.scoring_cost import ScoringCost
+from parsim.scheduler.judge import Judge
 from parsim.scheduler.policy import Policy
 
 if TYPE_CHECKING:
@@ -101,7 +103,7 @@ class Outcome:
     """
 
     engine: Engine
-    scorer: VirtualScorer[EngineRequest] | None = None
+    scorer: EngineScorer | None = None
     cpu_s: float = 0.0
 
     def __init__(self, requests: int) -> None:
@@ -158,6 +160,8 @@ def run(
     scoring: ScoringCost | None = None,
     aborts: Mapping[str, float] | None = None,
     observer: StepObserver | None = None,
+    learning: LearningScorer | None = None,
+    judge: Judge | None = None,
 ) -> Outcome:
     """Serve a workload on one engine.
 
@@ -168,15 +172,23 @@ def run(
         scoring: what the scores cost; requests are then without one until the scorer answers.
         aborts: seconds at which the client of a request goes away, by id.
         observer: sees every step.
+        learning: gives the scores, from what has finished, in place of those that the workload has.
+        judge: says whether scores may order requests; None: the policy's own, if it is to do no harm.
 
     Raises:
         UnfitHashes: the workload's hashes do not fit the block size.
     """
     outcome = Outcome(len(workload))
-    outcome.scorer = VirtualScorer(scoring) if scoring is not None else None
-    requests = workload.requests(config, scored_later=scoring is not None)
+    outcome.scorer = learning
+    if learning is None and scoring is not None:
+        outcome.scorer = VirtualScorer(scoring)
+    if judge is None and policy.do_no_harm:
+        from parsim.learner.judge import ScoreJudge
+
+        judge = ScoreJudge()
+    requests = workload.requests(config, scored_later=outcome.scorer is not None)
     env = Clock()
-    engine = outcome.engine = Engine(env, config, policy, outcome.record, outcome.scorer, observer)
+    engine = outcome.engine = Engine(env, config, policy, outcome.record, outcome.scorer, observer, judge)
     env.process(source(env, engine, requests, aborts or {}))
     with _collector_paused():
         began = time.process_time()

@@ -42,6 +42,9 @@ class VirtualScorer(Generic[R]):
         self._advance(now_s, begin_now=False)
         self._waiting.append((now_s, request, prompt_tokens))
 
+    def finished(self, request: R, output_tokens: int, stopped: bool | None) -> None:
+        """Its scores do not come from what finishes."""
+
     def poll(self, now_s: float) -> list[R]:
         """The requests whose scores became known since the last call."""
         self._advance(now_s, begin_now=True)

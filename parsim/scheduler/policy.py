@@ -31,6 +31,7 @@ class Policy:
             column that is stood in for, None for a predictor that does not exist.
         starvation_threshold_s: seconds of waiting after which a request is promoted; None for no guard.
         victim: `last` admitted (vLLM's fcfs) or `worst` in the order (vLLM's priority).
+        learns: a learner gives the scores, from the requests that have finished (`parsim.learner`).
         do_no_harm: scores order requests only while they rank what finishes (`parsim.learner.judge`).
         emulated_tau: Kendall tau-b of a degraded oracle that stands in for a predictor; None for real scores.
         summary: one line for a list of policies.
@@ -42,6 +43,7 @@ class Policy:
     starvation_threshold_s: float | None = None
     victim: VictimRule = "last"
     emulated_tau: float | None = None
+    learns: bool = False
     do_no_harm: bool = False
     summary: str = ""
 
@@ -147,6 +149,15 @@ POLICIES: dict[str, Policy] = {
             "oracle-weighted",
             "weighted_work_s",
             "least true work x response length first: for latency per token",
+        ),
+        Policy(
+            "online",
+            "score",
+            None,
+            DEFAULT_STARVATION_THRESHOLD_S,
+            learns=True,
+            do_no_harm=True,
+            summary="shortest predicted first; predictor: learned from the requests that have finished",
         ),
         _ranked("prompt-sjf", "prompt_tokens", "shortest prompt first"),
         _ranked("hrrn", "output_tokens", "highest response ratio next, on the true response length", "hrrn"),

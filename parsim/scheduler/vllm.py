@@ -124,8 +124,8 @@ class ParsScheduler(Scheduler):
             return
         if scorer is not None:
             self._feed = ScoreFeed(scorer, log)
-        elif settings.scorer is not None:
-            self._feed = self._feed_of(settings.scorer)
+        elif settings.scorer is not None or policy.learns:
+            self._feed = self._feed_of(settings.scorer or "online")
 
     def schedule(self, *args: Any, **options: Any) -> SchedulerOutput:
         if self._feed is not None:

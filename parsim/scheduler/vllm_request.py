@@ -43,7 +43,7 @@ def app_of(request: Request) -> str:
 
 def score_of(request: Request, settings: SchedulerSettings) -> float | None:
     """The score that the request carries where its clients' word is taken; None for none."""
-    if settings.score_source == "scorer":
+    if settings.score_source == "scorer" or settings.resolved_policy().learns:
         return None
     if settings.score_source == "priority":
         return finite(request.priority) if request.priority or settings.priority_zero else None

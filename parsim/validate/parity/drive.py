@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from parsim.validate.parity.bare import bare_request, bare_scheduler
 from parsim.validate.parity.case import Case
-from parsim.validate.parity.scorer import CaseScorer
+from parsim.validate.parity.scorer import CaseScorer, LearnerInTurn
 from parsim.validate.parity.steps import Step, StepLog
 from parsim.validate.parity.tokens import sampled_token_id
 
@@ -76,6 +76,8 @@ class _VirtualCore:
             scores = {request.request_id: request.score for request in case.requests}
             scorer = CaseScorer(case.scoring, scores, lambda: self.now_s)
             self.scheduler.serve_by(self.scheduler.settings, scorer)
+        elif case.policy.learns:
+            self.scheduler.serve_by(self.scheduler.settings, LearnerInTurn())
         self._watch_preemptions()
 
     def run(self) -> None:

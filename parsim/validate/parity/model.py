@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from parsim.engine.batch import Batch, BatchFormer
+from parsim.engine.learning import LearningScorer
 from parsim.engine.run import Workload, run
 from parsim.validate.parity.case import Case
+from parsim.validate.parity.scorer import LearnerInTurn, features_of_case
 from parsim.validate.parity.steps import Step, StepLog
 
 
@@ -27,6 +31,9 @@ def simulate_case(case: Case, *, steps: bool = True) -> StepLog:
         [request.prefix_hashes for request in requests] if case.hash_block_size else None,
         case.hash_block_size,
     )
+    learning = None
+    if case.policy.learns:
+        learning = LearningScorer(LearnerInTurn(), partial(features_of_case, case))
     outcome = run(
         workload,
         case.engine,
@@ -34,6 +41,7 @@ def simulate_case(case: Case, *, steps: bool = True) -> StepLog:
         scoring=case.scoring,
         aborts={r.request_id: r.abort_s for r in requests if r.abort_s is not None},
         observer=_Observer(log) if steps else None,
+        learning=learning,
     )
     log.cpu_s = outcome.cpu_s
     for name, times in (("first_token_s", log.first_token_s), ("finish_s", log.last_token_s)):

@@ -1,4 +1,4 @@
-"""A scorer for `ParsScheduler` that answers in virtual time with the scores of a parity case."""
+"""Scorers for `ParsScheduler` that answer in virtual time: with the scores of a parity case, or by learning."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from collections.abc import Callable, Mapping
 
 from parsim.engine.scorer import VirtualScorer
 from parsim.engine.scoring_cost import ScoringCost
+from parsim.learner.online import OnlineLearner
 from parsim.scheduler.features import Features
+from parsim.validate.parity.case import Case
+from parsim.validate.parity.tokens import prompt_token_ids
 
 
 class CaseScorer:
@@ -37,3 +40,17 @@ class CaseScorer:
 
     def close(self) -> None:
         """Nothing to stop."""
+
+
+class LearnerInTurn(OnlineLearner):
+    """The online learner without its thread: what it says of a request comes with the next poll."""
+
+    def close(self) -> None:
+        """Nothing to stop."""
+
+
+def features_of_case(case: Case, index: int) -> Features:
+    """What the learner is told of the case's request with this index; lengths are forced, so there is no limit."""
+    request = case.requests[index]
+    tokens = prompt_token_ids(index, request.prompt_tokens, request.prefix_hashes, case.hash_block_size)
+    return Features(prompt_token_ids=tokens, prompt_tokens=request.prompt_tokens)
