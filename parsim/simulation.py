@@ -15,12 +15,10 @@ if TYPE_CHECKING:
     import polars as pl
 
     from parsim.engine.config import EngineConfig
-    from parsim.engine.learning import LearningScorer
     from parsim.engine.request import EngineRequest
     from parsim.engine.run import Outcome, Workload
     from parsim.engine.scorer import VirtualScorer
     from parsim.engine.scoring_cost import ScoringCost
-    from parsim.learner.judge import ScoreJudge
     from parsim.scheduler.own_order import KeyFunction
     from parsim.scheduler.policy import Policy
     from parsim.traces import Trace
@@ -85,8 +83,7 @@ def simulate(
         UserError: the trace lacks the policy's scores, or the policy has none to emulate; the trace is empty, its
             hashes do not fit the block size, or its last arrival is so late that the clock loses steps to rounding.
     """
-    import polars as pl
-
+    from parsim.engine.learning import LearningScorer
     from parsim.engine.prefix_cache import UnfitHashes
     from parsim.engine.run import run
     from parsim.engine.scorer import VirtualScorer
@@ -107,7 +104,7 @@ def simulate(
     log = None if steps == "none" else StepLog(detail=steps == "detail")
     charged = scoring if policy.has_predictor else None
     workload = _workload(trace, scores, load)
-    learning = _learning(trace, seed) if policy.learns else None
+    learning = LearningScorer.on(trace.frame, seed) if policy.learns else None
     judge = ScoreJudge() if policy.do_no_harm else None
     try:
         outcome = run(workload, engine, policy, scoring=charged, observer=log, learning=learning, judge=judge)
@@ -115,13 +112,8 @@ def simulate(
         raise UserError(
             f"trace {trace.name}: {error}; change block_size or switch prefix caching off"
         ) from error
-    learned: dict[str, Any] = {}
     if learning is not None:
-        scores = pl.Series([learning.said.get(row) for row in range(len(trace))], dtype=pl.Float64)
-        learned = {
-            "scored": scores.is_not_null().mean(),
-            "learned_tau": _tau(scores, trace.frame["output_tokens"]),
-        }
+        scores = learning.scores(len(trace))
     requests = _requests(trace, workload, outcome, scores)
     ran = outcome.engine
     capacity = ran.busy_s * engine.usable_blocks
@@ -146,57 +138,10 @@ def simulate(
             "mean_kv_usage": ran.used_block_s / capacity if capacity else 0.0,
             "cpu_s": outcome.cpu_s,
             **(_scoring(requests, outcome.scorer) if isinstance(outcome.scorer, VirtualScorer) else {}),
-            **(_judged(judge) if judge is not None else {}),
-            **learned,
+            **(judge.facts() if judge is not None else {}),
+            **(learning.facts(trace.frame["output_tokens"]) if learning is not None else {}),
         },
     )
-
-
-def _learning(trace: Trace, seed: int) -> LearningScorer:
-    """A learner that has learned nothing. It is told a prompt's words where the trace has its text, else the hashes of
-    its blocks, where it has those; its length and its client always."""
-    from parsim.engine.learning import LearningScorer
-    from parsim.learner.online import OnlineLearner
-    from parsim.scheduler.features import Features
-
-    frame = trace.frame
-    tokens = frame["prompt_tokens"].to_list()
-    texts = frame["prompt"] if trace.has_prompts else None
-    hashes = frame["prefix_hashes"] if trace.has_prefix_hashes and texts is None else None
-    clients = frame["client_id"].fill_null("").to_list() if "client_id" in frame.columns else None
-
-    def features(row: int) -> Features:
-        return Features(
-            prompt_token_ids=()
-            if hashes is None
-            else hashes[row].to_list()
-            if hashes[row] is not None
-            else (),
-            prompt_tokens=tokens[row],
-            app="" if clients is None else clients[row],
-            text=None if texts is None else texts[row],
-        )
-
-    return LearningScorer(OnlineLearner(seed), features)
-
-
-def _tau(scores: pl.Series, lengths: pl.Series) -> float | None:
-    """tau-b of the scores there are; None where there are too few."""
-    from parsim.emulation import sampled_tau_b
-
-    there = scores.is_not_null()
-    if there.sum() < 2:
-        return None
-    return sampled_tau_b(scores.filter(there).to_numpy(), lengths.filter(there).to_numpy())
-
-
-def _judged(judge: ScoreJudge) -> dict[str, float]:
-    """What the judge found."""
-    return {
-        "trusted_times": judge.trusted_times,
-        "distrusted_times": judge.distrusted_times,
-        "judged_tau": judge.tau.value,
-    }
 
 
 def _scoring(requests: pl.DataFrame, scorer: VirtualScorer[EngineRequest]) -> dict[str, float]:

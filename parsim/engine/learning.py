@@ -10,6 +10,8 @@ from parsim.engine.scorer import NEVER_S
 from parsim.scheduler.features import Features
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from parsim.learner.online import OnlineLearner
 
 
@@ -35,6 +37,47 @@ class LearningScorer:
         self.on_begin: Callable[[float], None] | None = None
         self._features = features
         self._asked: dict[str, EngineRequest] = {}
+
+    @classmethod
+    def on(cls, frame: pl.DataFrame, seed: int) -> LearningScorer:
+        """A learner that has learned nothing, for the requests of a trace. It is told a prompt's words where there is
+        text, else the hashes of its blocks, where there are any; its length and its client always."""
+        from parsim.learner.online import OnlineLearner
+
+        tokens = frame["prompt_tokens"].to_list()
+        texts = frame["prompt"] if "prompt" in frame.columns else None
+        hashes = frame["prefix_hashes"] if "prefix_hashes" in frame.columns and texts is None else None
+        clients = frame["client_id"].fill_null("").to_list() if "client_id" in frame.columns else None
+
+        def features(row: int) -> Features:
+            blocks = None if hashes is None else hashes[row]
+            return Features(
+                prompt_token_ids=() if blocks is None else blocks.to_list(),
+                prompt_tokens=tokens[row],
+                app="" if clients is None else clients[row],
+                text=None if texts is None else texts[row],
+            )
+
+        return cls(OnlineLearner(seed), features)
+
+    def scores(self, rows: int) -> pl.Series:
+        """The score given, by row; null where there was none."""
+        import polars as pl
+
+        return pl.Series("score", [self.said.get(row) for row in range(rows)], dtype=pl.Float64)
+
+    def facts(self, lengths: pl.Series) -> dict[str, float | None]:
+        """scored: the share of the requests that got a score; learned_tau: tau-b of all those scores with the true
+        lengths, None for fewer than two."""
+        from parsim.emulation import sampled_tau_b
+
+        scores = self.scores(len(lengths))
+        there = scores.is_not_null()
+        known, true = scores.filter(there).to_numpy(), lengths.filter(there).to_numpy()
+        return {
+            "scored": len(known) / max(len(lengths), 1),
+            "learned_tau": sampled_tau_b(known, true) if len(known) > 1 else None,
+        }
 
     def submit(self, request: EngineRequest, prompt_tokens: int, now_s: float) -> None:
         """Ask for a score; it is there at the next poll, once the learner has learned enough to give any."""

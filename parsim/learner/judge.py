@@ -82,6 +82,14 @@ class ScoreJudge:
         self._known = 0
         self._new = 0
 
+    def facts(self) -> dict[str, float]:
+        """What was found in a run, for its metadata."""
+        return {
+            "trusted_times": self.trusted_times,
+            "distrusted_times": self.distrusted_times,
+            "judged_tau": self.tau.value,
+        }
+
     def heard(self, request: WaitingRequest) -> float | None:
         """The score, moved into the plausible range; None where its claimant is not believed."""
         score = request.score

@@ -75,10 +75,12 @@ def measure(trace: Trace, point: Point, slo: dict[str, float], scoring: ScoringC
 
 
 @lru_cache(maxsize=4)
-def _trace_file(path: str, fingerprint: str) -> Trace:
+def _trace_file(path: str, fingerprint: str, with_text: bool) -> Trace:
     from parsim.traces import read_trace
 
     trace = read_trace(path)
+    if with_text:
+        return trace
     return Trace(trace.frame.drop("prompt", strict=False), trace.metadata)
 
 
@@ -90,7 +92,7 @@ def measure_file(
     scoring: ScoringCost | None,
 ) -> Outcome:
     """`measure` on a trace file, which a worker reads once."""
-    return measure(_trace_file(str(path), fingerprint), point, slo, scoring)
+    return measure(_trace_file(str(path), fingerprint, point.policy.learns), point, slo, scoring)
 
 
 def per_request(requests: pl.DataFrame) -> pl.DataFrame:
