@@ -92,3 +92,7 @@ class Coast:
             return False
         self.steps = steps
         return True
+
+    def taken(self, time_s: float) -> int:
+        """Blocks taken by the steps that were formed before `time_s`."""
+        return sum(self.blocks[: bisect_left(self.times, time_s, 0, self.steps)])

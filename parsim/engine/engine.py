@@ -124,6 +124,14 @@ class Engine:
             self._aborts.append(request)
             self._act_soon()
 
+    @property
+    def kv_usage(self) -> float:
+        """Share of the usable blocks that are in use now."""
+        used = self._usable_blocks - self.former.cache.free
+        if self._coast is not None:
+            used += self._coast.taken(self.env.now)
+        return used / self._usable_blocks
+
     def _serve(self) -> Generator[simpy.Event, None, None]:
         """Form a batch, let it run, account for its tokens."""
         former = self.former

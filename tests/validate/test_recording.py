@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import re
@@ -207,6 +208,43 @@ def test_step_times_carry_over_to_other_settings(
     assert table["error"].abs().max() < 0.01
     given = carry(known, measured, overrides={"num_gpu_blocks": 500, "max_num_seqs": 20})
     assert (given.config.num_gpu_blocks, given.config.max_num_seqs) == (500, 20)
+
+
+def test_data_parallel_engines_are_read_as_such(
+    engine: EngineConfig, served: pl.DataFrame, tmp_path: Path, as_folder: AsFolder
+) -> None:
+    """Two engines behind the balancer serve the drawn load in less time; read as one, the recording is far off."""
+    crowd = served.with_columns(arrival_s=pl.col("arrival_s") / 3)
+    small = engine.model_copy(update={"max_num_seqs": 12})
+    pair = replay(Load.of(crowd, replicas=2, router="vllm-dp-0.19"), small)
+    folder = as_folder(pair, tmp_path / "run")
+    meta = json.loads((folder / "meta.json").read_text())
+    meta["engine_kwargs"] |= {"data_parallel_size": 2, "max_num_seqs": 12}
+    (folder / "meta.json").write_text(json.dumps(meta))
+    measured = read_measured(folder)
+    assert (measured.replicas, measured.router) == (2, "vllm-dp-0.19")
+    assert any("2 data-parallel engines" in note for note in measured.notes)
+    known = Calibrated(small, None, None, {}, ())
+
+    def off(replicas: int) -> float:
+        read = dataclasses.replace(measured, replicas=replicas)
+        made = predict(read, carry(known, read).config)
+        table = errors([Pair("fcfs", "x", [read.requests], [made])])
+        return float(table["error"].abs().max())  # type: ignore[arg-type]
+
+    assert off(2) < 0.02
+    assert off(1) > 0.5
+    fit = calibrate(measured)
+    assert fit.fit
+    made = predict(measured, fit.config, fit.fit.ready_s)
+    rest = [unfitted(frame, fit.fit.fitted) for frame in (measured.requests, made)]
+    table = errors([Pair("fcfs", "x", [rest[0]], [rest[1]])])
+    assert (
+        table.filter(pl.col("metric").is_in(["mean_ttft_ms", "mean_tpot_ms", "mean_e2el_ms"]))["error"]
+        .abs()
+        .max()
+        < 0.05
+    )
 
 
 def test_a_fit_that_is_far_off_is_called_failed_and_makes_no_engine_file(

@@ -8,7 +8,7 @@ import numpy as np
 
 from parsim.engine import EngineConfig, StepTime
 from parsim.validate.calibration.fit import Array, Problem, rough_step_time
-from parsim.validate.calibration.replay import Load, peak_blocks, replay
+from parsim.validate.calibration.replay import load_of, peak_blocks, replay
 from parsim.validate.recordings.measured import Measured
 
 MANY_BLOCKS = 1 << 20
@@ -39,15 +39,14 @@ def infer_blocks(
     fitted, would hold more than the recorded one.
     """
     roomy = config.model_copy(update={"num_gpu_blocks": MANY_BLOCKS})
-    step_time = rough_step_time(measured.requests, roomy, fitted=fitted, start=start)
+    step_time = rough_step_time(load_of(measured), measured.requests, roomy, fitted=fitted, start=start)
     peak = _peak(measured, roomy.model_copy(update={"step_time": step_time}))
     if not _binds(measured, config, peak, known_card):
         return _free(config, peak, known_card)
 
     def short_fit(size: int, begin: Array | None) -> tuple[float, Array]:
-        problem = Problem(
-            measured.requests, config.model_copy(update={"num_gpu_blocks": size}), fitted, start
-        )
+        sized = config.model_copy(update={"num_gpu_blocks": size})
+        problem = Problem(load_of(measured), measured.requests, sized, fitted, start)
         point = problem.least_squares(begin)
         return problem.objective(point), point
 
@@ -59,12 +58,12 @@ def infer_blocks_alone(
     measured: Measured, config: EngineConfig, known_card: bool
 ) -> tuple[EngineConfig, str]:
     """The same with the step time given: nothing else is fitted."""
-    load = Load.of(measured.requests)
-    load = Load.of(measured.requests)
+    load = load_of(measured)
+    load = load_of(measured)
     roomy = config.model_copy(update={"num_gpu_blocks": MANY_BLOCKS})
     peak = _peak(measured, roomy)
     everyone = np.ones(measured.requests.height, dtype=bool)
-    problem = Problem(measured.requests, config, everyone, config.step_time)
+    problem = Problem(load_of(measured), measured.requests, config, everyone, config.step_time)
 
     def off(size: int) -> float:
         return problem.distance(replay(load, config.model_copy(update={"num_gpu_blocks": size})))
@@ -76,14 +75,14 @@ def infer_blocks_alone(
 
 
 def _peak(measured: Measured, roomy: EngineConfig) -> int:
-    load = Load.of(measured.requests)
+    load = load_of(measured)
     return peak_blocks(load, replay(load, roomy), roomy.block_size)
 
 
 def _binds(measured: Measured, config: EngineConfig, peak: int, known_card: bool) -> bool:
     """Whether memory was short in the recording; `peak`: what an engine with all it wants would hold."""
     if measured.requests["first_scheduled_s"].null_count() == 0:
-        held = peak_blocks(Load.of(measured.requests), measured.requests, config.block_size)
+        held = peak_blocks(load_of(measured), measured.requests, config.block_size)
         return peak > _WANTED * held or held > config.usable_blocks
     return not known_card or peak > config.usable_blocks
 

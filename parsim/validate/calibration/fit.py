@@ -123,13 +123,14 @@ class Problem:
 
     def __init__(
         self,
+        load: Load,
         measured: pl.DataFrame,
         config: EngineConfig,
         fitted: Array,
         start: StepTime | None,
         cold: bool = False,
     ) -> None:
-        self.load = Load.of(measured)
+        self.load = load
         self.config = config
         self.fitted = fitted
         self.output = measured["output_tokens"].to_numpy()[fitted]
@@ -211,6 +212,7 @@ def fit_step_time(
     fitted: Array,
     start: StepTime | None = None,
     progress: Callable[[str, float], None] = lambda stage, objective: None,
+    load: Load | None = None,
 ) -> Fit:
     """Fit the step time of `config` to the rows of `measured` that `fitted` marks.
 
@@ -220,9 +222,11 @@ def fit_step_time(
         fitted: one bool a request.
         start: where to begin, for example a roofline.
         progress: called after each stage with its name and the objective it reached.
+        load: what was asked, where more than one engine served it.
     """
+    load = load or Load.of(measured)
     began = time.process_time()
-    problems = [Problem(measured, config, fitted, start, cold) for cold in (False, True)]
+    problems = [Problem(load, measured, config, fitted, start, cold) for cold in (False, True)]
     ends = [problem.best(progress) for problem in problems]
     problem, (here, reached) = min(zip(problems, ends, strict=True), key=lambda found: found[1][1])
     errors = _sandwich(problem.residuals, here)
@@ -239,10 +243,10 @@ def fit_step_time(
 
 
 def rough_step_time(
-    measured: pl.DataFrame, config: EngineConfig, *, fitted: Array, start: StepTime | None = None
+    load: Load, measured: pl.DataFrame, config: EngineConfig, *, fitted: Array, start: StepTime | None = None
 ) -> StepTime:
     """The step time after the first stage, the least squares."""
-    problem = Problem(measured, config, fitted, start)
+    problem = Problem(load, measured, config, fitted, start)
     return problem.numbers(problem.least_squares())[0]
 
 

@@ -22,7 +22,7 @@ from parsim.validate.calibration.fit import (
     fit_step_time,
     split,
 )
-from parsim.validate.calibration.replay import Load, replay
+from parsim.validate.calibration.replay import load_of, replay
 from parsim.validate.recordings.measured import Measured
 
 FAILED = 0.1
@@ -125,7 +125,9 @@ def calibrate(
     if inferred:
         config, note = infer_blocks(measured, config, fitted, start, known_card=card is not None)
         notes.append(note)
-    fit = fit_step_time(measured.requests, config, fitted=fitted, start=start, progress=progress)
+    fit = fit_step_time(
+        measured.requests, config, fitted=fitted, start=start, progress=progress, load=load_of(measured)
+    )
     step = fit.step_time.model_copy(
         update={
             "provenance": f"fitted through the simulator to {'the first ' * earliest}{fitted.sum()} of {count} "
@@ -177,7 +179,7 @@ def carry(
 
 def predict(measured: Measured, config: EngineConfig, ready_s: float = 0.0) -> pl.DataFrame:
     """The recorded load on an engine that starts at `ready_s`, in `Measured`'s columns."""
-    return replay(Load.of(measured.requests), config, ready_s=ready_s)
+    return replay(load_of(measured), config, ready_s=ready_s)
 
 
 def terms(calibrated: Calibrated) -> pl.DataFrame:

@@ -12,8 +12,10 @@ from parsim.engine import EngineConfig
 from parsim.engine.prefix_cache import UnfitHashes
 from parsim.engine.run import Workload, run
 from parsim.errors import UserError
+from parsim.fleet import run_fleet
+from parsim.router import router_of
 from parsim.scheduler.policy import POLICIES, Policy
-from parsim.validate.recordings.measured import SHARED
+from parsim.validate.recordings.measured import SHARED, Measured
 from parsim.validate.recordings.prompts import HASH_TOKENS
 
 Array = np.ndarray
@@ -27,6 +29,7 @@ class Load:
         request_id, arrival_s, prompt_tokens, output_tokens: one entry a request.
         score: what a ranked policy goes by; None for all without one.
         shared: leading blocks that prompts share (`prompts.shared_blocks`); None if no prompt is known.
+        replicas: engines that served it, behind the balancer `router`.
     """
 
     request_id: Sequence[str]
@@ -35,9 +38,13 @@ class Load:
     output_tokens: Sequence[int]
     score: Sequence[float | None] | None = None
     shared: Sequence[list[int]] | None = None
+    replicas: int = 1
+    router: str = "vllm-dp"
 
     @classmethod
-    def of(cls, frame: pl.DataFrame, score: str | None = None) -> Load:
+    def of(
+        cls, frame: pl.DataFrame, score: str | None = None, replicas: int = 1, router: str = "vllm-dp"
+    ) -> Load:
         """The load of a measurement or a trace; `score` names the column that ranks, if any."""
         return cls(
             frame["request_id"].to_list(),
@@ -46,7 +53,14 @@ class Load:
             frame["output_tokens"].to_list(),
             frame[score].cast(pl.Float64).to_list() if score else None,
             frame[SHARED].to_list() if SHARED in frame.columns else None,
+            replicas,
+            router,
         )
+
+
+def load_of(measured: Measured) -> Load:
+    """The load of a recording, on as many engines as it had."""
+    return Load.of(measured.requests, replicas=measured.replicas, router=measured.router)
 
 
 def replay(
@@ -70,7 +84,11 @@ def replay(
         HASH_TOKENS,
     )
     try:
-        outcome = run(workload, config, policy)
+        outcome = (
+            run(workload, config, policy)
+            if load.replicas == 1
+            else run_fleet(workload, [config] * load.replicas, policy, router_of(load.router))
+        )
     except UnfitHashes as error:
         raise UserError(f"{error}; change block_size or switch prefix caching off") from error
     if outcome.rejected:

@@ -64,6 +64,11 @@ class Measured:
     gpu: str = ""
     notes: tuple[str, ...] = ()
 
+    @property
+    def router(self) -> str:
+        """The balancer of this version before the replicas."""
+        return "vllm-dp-0.19" if self.version and self.version < (0, 32) else "vllm-dp"
+
 
 def read_measured(path: Path) -> Measured:
     """The measurements at `path`.

@@ -126,6 +126,11 @@ def read_recorded(facts: Mapping[str, Any], path: Path) -> Settings:
     if str(given.get("kv_cache_dtype", "auto")).startswith("fp8"):
         put["kv_cache_dtype"] = "fp8"
     notes = _unmodelled(given, known)
+    if replicas > 1:
+        notes.append(
+            f"{replicas} data-parallel engines behind vLLM's balancer (snapshots every 100 ms); those of a model with "
+            "experts wait for each other at every step, which the fitted step times hold on average"
+        )
     version = str(facts.get("vllm_version") or "")
     if version:
         notes.append(f"served by vLLM {version}")
