@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from parsim.options import Repeats, ReportFolder, Seed
+
 
 def register(app: typer.Typer) -> None:
     """Add the command to `parsim validate`."""
@@ -22,11 +24,9 @@ def auto(
         str | None, typer.Option(help="Folder, hub name or architecture; fits the machine if left out.")
     ] = None,
     requests: Annotated[int, typer.Option(min=20, help="Requests of the trace.")] = 120,
-    repeats: Annotated[int, typer.Option(min=1, help="Runs of each policy.")] = 3,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of everything random.")] = 0,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for the report; beside choice.json if left out.")
-    ] = None,
+    repeats: Repeats = 3,
+    seed: Seed = 0,
+    out: ReportFolder = None,
 ) -> None:
     """Check the settings that a sweep chose on the real vLLM, by the strongest check that this machine allows."""
     from parsim.validate.tiers.auto import run_auto

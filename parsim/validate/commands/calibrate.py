@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from parsim.errors import UserError
+from parsim.options import Dummy, Fields, Seed
 
 
 def register(app: typer.Typer) -> None:
@@ -28,7 +29,7 @@ def calibrate(
             help="To measure: folder, hub name or architecture (random weights). To fit a recording: its preset."
         ),
     ] = "",
-    dummy: Annotated[bool, typer.Option(help="Random weights of the model's shape.")] = False,
+    dummy: Dummy = False,
     trace: Annotated[
         str | None,
         typer.Option(
@@ -40,10 +41,8 @@ def calibrate(
     ] = None,
     clock: Annotated[str, typer.Option(help="wall, cpu, or auto: cpu on a CPU engine.")] = "auto",
     gpu: Annotated[str | None, typer.Option(help="For a recording: the GPU preset.")] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="An engine field; repeatable.")
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of the design or the split.")] = 0,
+    set_: Fields = None,
+    seed: Seed = 0,
     out: Annotated[Path, typer.Option(help="Engine file to write; `--engine` accepts it.")] = Path(
         "engine.yaml"
     ),

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from parsim.options import Repeats, Seed
+
 
 def register(app: typer.Typer) -> None:
     """Add the command to `parsim validate`."""
@@ -31,12 +33,10 @@ def end_to_end(
     requests: Annotated[
         int | None, typer.Option(min=4, help="Held-out prompts to serve under each policy; all by default.")
     ] = None,
-    repeats: Annotated[int, typer.Option(min=1, help="Runs of each policy.")] = 3,
+    repeats: Repeats = 3,
     max_num_seqs: Annotated[int, typer.Option(min=1, help="Requests that the engine runs at once.")] = 16,
     clock: Annotated[str, typer.Option(help="cpu: the engine's CPU time; wall.")] = "cpu",
-    seed: Annotated[
-        int, typer.Option(min=0, max=2**32 - 1, help="Of sampling, arrivals and calibration.")
-    ] = 0,
+    seed: Seed = 0,
     out: Annotated[
         Path, typer.Option(help="Folder of all stages; an interrupted run in it is continued.")
     ] = Path("reports/end-to-end"),

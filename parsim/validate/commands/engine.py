@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from parsim.options import Dummy, Emulate, Fields, Policies, Repeats, ReportFolder, Seed, TraceArgument
+
 
 def register(app: typer.Typer) -> None:
     """Add the command to `parsim validate`."""
@@ -14,21 +16,17 @@ def register(app: typer.Typer) -> None:
 
 
 def engine(
-    trace: Annotated[str, typer.Argument(help="Trace file in any known format, or `bundled`.")] = "bundled",
+    trace: TraceArgument = "bundled",
     model: Annotated[
         str,
         typer.Option(
             help="Folder or hub name of a model, or an architecture's name (random weights): tiny, ..."
         ),
     ] = "tiny",
-    dummy: Annotated[
-        bool, typer.Option(help="Random weights of the model's shape; nothing is downloaded.")
-    ] = False,
-    policy: Annotated[
-        list[str] | None, typer.Option(help="Policy; repeatable. The default five if left out.")
-    ] = None,
+    dummy: Dummy = False,
+    policy: Policies = None,
     requests: Annotated[int, typer.Option(min=2, help="Requests of the trace, from its start.")] = 300,
-    repeats: Annotated[int, typer.Option(min=1, help="Runs of each policy.")] = 3,
+    repeats: Repeats = 3,
     clock: Annotated[
         str, typer.Option(help="wall, cpu (CPU engines: unmoved by other load), or both.")
     ] = "both",
@@ -36,22 +34,13 @@ def engine(
         float | None,
         typer.Option(help="Arrivals come this many times faster; chosen so that a queue forms if left out."),
     ] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="An engine field; repeatable.")
-    ] = None,
+    set_: Fields = None,
     longest_output: Annotated[
         int | None, typer.Option(min=1, help="Cut responses to this many tokens.")
     ] = None,
-    emulate: Annotated[
-        list[str] | None,
-        typer.Option(metavar="POLICY=TAU", help="Emulate a predictor that the trace has no scores of."),
-    ] = None,
-    seed: Annotated[
-        int, typer.Option(min=0, max=2**32 - 1, help="Of weights, emulated scores and calibration.")
-    ] = 0,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for the report; reports/engine-MODEL if left out.")
-    ] = None,
+    emulate: Emulate = None,
+    seed: Seed = 0,
+    out: ReportFolder = None,
 ) -> None:
     """Serve a trace on a real vLLM engine under each policy and compare it with the calibrated model."""
     from parsim.options import emulated_taus, pairs

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from parsim.options import Seed
+
 
 def register(app: typer.Typer) -> None:
     """Add the commands to `parsim validate`."""
@@ -35,7 +37,7 @@ def record(
         str | None,
         typer.Option(help="Ask this OpenAI-compatible server instead of an engine in this process."),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="The engine's sampling seed.")] = 0,
+    seed: Seed = 0,
 ) -> None:
     """Record how long a model's responses are when it stops by itself: data for `parsim train`."""
     from rich.console import Console

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from parsim.options import Fields, ReportFolder, Seed
+
 if TYPE_CHECKING:
     import polars as pl
 
@@ -39,18 +41,13 @@ def recording(
     engine: Annotated[
         str | None, typer.Option(help="Fit nothing: predict with this engine file or preset.")
     ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="An engine field the recording lacks; repeatable."),
-    ] = None,
+    set_: Fields = None,
     gpu: Annotated[
         str | None, typer.Option(help="GPU preset, where the recording does not name the card.")
     ] = None,
     model: Annotated[str | None, typer.Option(help="Model preset, likewise.")] = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of the split and the bootstrap.")] = 1,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for the report; reports/recording-NAME if left out.")
-    ] = None,
+    seed: Seed = 1,
+    out: ReportFolder = None,
 ) -> None:
     """Calibrate on a part of a recording of a real engine, predict the rest, and say how far off the model is."""
     from rich.console import Console

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from parsim.options import Emulate, Fields, ReportFolder, Seed, TraceArgument
+
 
 def register(app: typer.Typer) -> None:
     """Add the command to `parsim validate`."""
@@ -14,7 +16,7 @@ def register(app: typer.Typer) -> None:
 
 
 def server(
-    trace: Annotated[str, typer.Argument(help="Trace file in any known format, or `bundled`.")] = "bundled",
+    trace: TraceArgument = "bundled",
     url: Annotated[
         str | None,
         typer.Option(help="A running server, without /v1; one is started for each policy if left out."),
@@ -41,19 +43,10 @@ def server(
         str | None,
         typer.Option(help="Engine file or preset of the model; fitted to half of the FCFS run if left out."),
     ] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="An engine field; repeatable.")
-    ] = None,
-    emulate: Annotated[
-        list[str] | None,
-        typer.Option(metavar="POLICY=TAU", help="Emulate a predictor that the trace has no scores of."),
-    ] = None,
-    seed: Annotated[
-        int, typer.Option(min=0, max=2**32 - 1, help="Of emulated scores, cancellations and the split.")
-    ] = 0,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for the report; reports/server if left out.")
-    ] = None,
+    set_: Fields = None,
+    emulate: Emulate = None,
+    seed: Seed = 0,
+    out: ReportFolder = None,
 ) -> None:
     """Replay a trace against a vLLM server over HTTP and compare it with the model.
 
