@@ -28,7 +28,7 @@ Many runs, their tables and a report (`parsim.sweep` says what may be given):
 ...         loads=[4], seeds=[0], studies=[], out=folder, jobs=1)
 ...     sorted(path.name for path in Path(folder).glob("report.html"))
 ['report.html']
->>> [policy.rpartition(":")[2] for policy in results.results["policy"].unique(maintain_order=True)]
+>>> [policy.rpartition(":")[2] for policy in results.facts["policies"]]
 ['fcfs', 'oracle', 'shortest_prompt']
 
 Names are imported when they are first used: `import parsim` costs nothing.

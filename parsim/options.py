@@ -52,7 +52,12 @@ ReportFolder = Annotated[
 
 
 def chosen_policy(
-    name: str, starvation_threshold_s: str | None, victim: str | None, predictors: Collection[str] = ()
+    name: str,
+    starvation_threshold_s: str | None,
+    victim: str | None,
+    predictors: Collection[str] = (),
+    starvation_s_per_token: float | None = None,
+    ageing_tokens_per_s: float | None = None,
 ) -> Policy:
     """A policy by name with guard and victim changed. `predictors`: those whose scores the trace has.
 
@@ -64,6 +69,10 @@ def chosen_policy(
     policy = parse_policy(name, predictors)
     if starvation_threshold_s is not None:
         policy = replace(policy, starvation_threshold_s=_threshold(starvation_threshold_s))
+    policy = replace(
+        policy, starvation_s_per_token=starvation_s_per_token, ageing_tokens_per_s=ageing_tokens_per_s
+    )
+    policy.aged_order  # noqa: B018 (refuses what does not go together)
     if victim is not None:
         if victim not in ("last", "worst"):
             raise UserError(f"--victim {victim!r}: expected last or worst")

@@ -71,6 +71,14 @@ def simulate_command(
     load: Annotated[float, typer.Option(help="Arrivals come this many times faster.")] = 1.0,
     seed: Seed = 0,
     emulate: Emulate = None,
+    starvation_s_per_token: Annotated[
+        float | None,
+        typer.Option(min=0, help="Seconds of waiting for each expected token after which it is promoted."),
+    ] = None,
+    ageing_tokens_per_s: Annotated[
+        float | None,
+        typer.Option(min=0, help="Expected tokens by which a second of waiting shortens a request."),
+    ] = None,
     starvation_threshold_s: Annotated[
         str | None,
         typer.Option(metavar="S|none", help="Seconds of waiting after which a request is promoted."),
@@ -127,7 +135,14 @@ def simulate_command(
     if trace == "bundled" and format_ is not None:
         raise UserError("--format: the bundled trace has a format of its own; leave it out")
     workload = bundled_trace() if trace == "bundled" else read_trace(trace, format=format_)
-    chosen = chosen_policy(policy, starvation_threshold_s, victim, workload.score_names)
+    chosen = chosen_policy(
+        policy,
+        starvation_threshold_s,
+        victim,
+        workload.score_names,
+        starvation_s_per_token,
+        ageing_tokens_per_s,
+    )
     if do_no_harm:
         chosen = replace(chosen, do_no_harm=True)
     taus = emulated_taus(emulate or [], [chosen.name])

@@ -270,6 +270,7 @@ class Engine:
             if request.last_step != step or request.state is State.DONE:
                 continue
             request.finish_s = self.now
+            self.queue.finished(request, request.output_tokens, True)
             if request.waiting:
                 self.queue.remove(request)
             else:

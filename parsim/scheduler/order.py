@@ -21,17 +21,20 @@ class Order:
 
     Attributes:
         name: as in `Policy.order`.
-        key: sort key of a request at a time (seconds), smallest first; a strict total order.
+        key: sort key of a request at a time (seconds), smallest first; a strict total order. With `by_length` it is
+            given the expected response tokens besides.
         in_turn: the key is the place in the order of first enqueueing: needs no heap, no score and no guard.
         varies: keys change while a request waits; they are then sorted anew once a step, O(waiting).
         clairvoyant: the key needs the true response length.
+        by_length: the key needs the expected response length in tokens (`parsim.scheduler.expected`).
     """
 
     name: str
-    key: Callable[[WaitingRequest, float], Key]
+    key: Callable[..., Key]
     in_turn: bool = False
     varies: bool = False
     clairvoyant: bool = False
+    by_length: bool = False
 
 
 def turn_key(request: WaitingRequest, now_s: float) -> Key:
@@ -44,13 +47,22 @@ def score_key(request: WaitingRequest, now_s: float) -> Key:
     return (request.rank, request.arrival_s, request.request_id)
 
 
-def hrrn_key(request: WaitingRequest, now_s: float) -> Key:
-    """Highest response ratio next: (wait + expected length) / expected length, descending.
-
-    The rank is taken as the expected length in tokens (at least 1), so a second of waiting weighs as much as
-    a token of length. Source: Brinch Hansen, "Operating System Principles", 1973.
+def hrrn_key(request: WaitingRequest, now_s: float, tokens: float) -> Key:
+    """Highest response ratio next: (wait + expected length) / expected length, descending; `tokens` at least 1. The
+    order is the same whatever time a token takes. Source: Brinch Hansen, "Operating System Principles", 1973.
     """
-    return (-(now_s - request.arrival_s) / max(request.rank, 1.0), request.arrival_s, request.request_id)
+    return (-(now_s - request.arrival_s) / tokens, request.arrival_s, request.request_id)
+
+
+def aged(tokens_per_s: float) -> Order:
+    """Ascending expected length less `tokens_per_s` for each second of waiting (ageing: Silberschatz and Galvin,
+    "Operating System Concepts"). All age alike, so that the order of two requests never changes: the key is the length
+    plus what the arrival is worth. 0 is shortest first, infinity first come first served."""
+
+    def key(request: WaitingRequest, now_s: float, tokens: float) -> Key:
+        return (tokens + tokens_per_s * request.arrival_s, request.arrival_s, request.request_id)
+
+    return Order("score", key, by_length=True)
 
 
 ORDERS: dict[str, Order] = {
@@ -58,7 +70,7 @@ ORDERS: dict[str, Order] = {
     for order in (
         Order("fcfs", turn_key, in_turn=True),
         Order("score", score_key),
-        Order("hrrn", hrrn_key, varies=True),
+        Order("hrrn", hrrn_key, varies=True, by_length=True),
     )
 }
 """The orders that have a name."""

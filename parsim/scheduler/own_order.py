@@ -102,6 +102,21 @@ def key_value(
     return value, parameters == 2
 
 
+def forgiving(
+    key: Callable[..., tuple[Any, float, str]], forgive: Callable[[Exception], None]
+) -> Callable[[WaitingRequest, float], tuple[Any, float, str]]:
+    """The key, or the last place for a request on which it fails; `forgive` is told each time."""
+
+    def last_if_it_fails(request: WaitingRequest, now_s: float) -> tuple[Any, float, str]:
+        try:
+            return key(request, now_s)
+        except Exception as error:
+            forgive(error)
+            return ((inf,), request.arrival_s, request.request_id)
+
+    return last_if_it_fails
+
+
 def reads_the_future(value: Callable[[WaitingRequest, float], Any]) -> bool:
     """Whether it asks a request that waits in a real engine for its response length, which nobody knows there."""
     try:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from parsim.defaults import DEFAULT_STARVATION_THRESHOLD_S
 from parsim.errors import UserError, nearest
 from parsim.scheduler import own_order
-from parsim.scheduler.order import ORDERS, order_of
+from parsim.scheduler.order import ORDERS, Order, aged, order_of
 from parsim.scheduler.own_order import KeyFunction
 from parsim.scheduler.victim import VictimRule
 
@@ -29,7 +29,10 @@ class Policy:
             (`parsim.scheduler.own_order`).
         score: the trace column that ranks requests; None where the order needs none. With `emulated_tau` it is the
             column that is stood in for, None for a predictor that does not exist.
-        starvation_threshold_s: seconds of waiting after which a request is promoted; None for no guard.
+        starvation_threshold_s: seconds of waiting after which a request is promoted; None for no such guard.
+        starvation_s_per_token: seconds of waiting for each expected response token after which a request is promoted:
+            short ones are let through sooner than long ones; None for no such guard. With both, the sooner counts.
+        ageing_tokens_per_s: expected response tokens by which a second of waiting shortens a request (order `score`).
         victim: `last` admitted (vLLM's fcfs) or `worst` in the order (vLLM's priority).
         learns: a learner gives the scores, from the requests that have finished (`parsim.learner`).
         do_no_harm: scores order requests only while they rank what finishes (`parsim.learner.judge`).
@@ -46,6 +49,8 @@ class Policy:
     learns: bool = False
     do_no_harm: bool = False
     summary: str = ""
+    starvation_s_per_token: float | None = None
+    ageing_tokens_per_s: float | None = None
 
     @property
     def label(self) -> str:
@@ -105,6 +110,21 @@ class Policy:
     def has_predictor(self) -> bool:
         """Whether its scores are a predictor's, real or emulated: those cost time to make."""
         return self.emulated_tau is not None or self.predictor is not None
+
+    @property
+    def scores_are_tokens(self) -> bool:
+        """Whether its scores are response lengths already; else what they stand for is learned as requests finish."""
+        return self.score == "output_tokens" and self.emulated_tau is None
+
+    @property
+    def aged_order(self) -> Order:
+        """The order, with ageing where that is asked for."""
+        order = order_of(self.order)
+        if not self.ageing_tokens_per_s or order.in_turn:
+            return order
+        if order is not ORDERS["score"]:
+            raise UserError(f"policy {self.name}: ageing goes with the order score, not with {order.name}")
+        return aged(self.ageing_tokens_per_s)
 
     @property
     def reorders_with_time(self) -> bool:

@@ -9,9 +9,11 @@ from math import inf
 from statistics import median_low
 from typing import Any, Generic, TypeVar
 
-from parsim.scheduler.guard import StarvationGuard
+from parsim.scheduler.expected import ExpectedLength
+from parsim.scheduler.guard import DueGuard, Guard, StarvationGuard
 from parsim.scheduler.judge import Judge
-from parsim.scheduler.order import ORDERS, Key, order_of, turn_key
+from parsim.scheduler.order import ORDERS, Key, Order, turn_key
+from parsim.scheduler.own_order import forgiving
 from parsim.scheduler.policy import Policy
 from parsim.scheduler.request import WaitingRequest
 
@@ -29,7 +31,8 @@ class RankedQueue(Generic[R]):
 
     Two lanes. The first-come-first-served lane, ordered by first enqueueing, holds everything under `fcfs`
     and the promoted requests under a ranked order; it is always served first. The ranked lane is a heap.
-    Adding, removing, promoting, re-scoring and popping cost O(log waiting); only `hrrn` sorts anew each step.
+    Adding, removing, promoting, re-scoring and popping cost O(log waiting); only `hrrn` sorts anew each
+    step, and ageing whenever lengths are learned anew.
 
     A request without a score ranks at the median of the last scores (0 before the first): neither first nor last, and
     under the guard like any other. One that awaits its score ranks last until the score comes or `SCORE_WAIT_S` are
@@ -48,17 +51,20 @@ class RankedQueue(Generic[R]):
         self, policy: Policy, forgive: Callable[[Exception], None] | None = None, judge: Judge | None = None
     ) -> None:
         self.policy = policy
-        self.guard = (
-            StarvationGuard(policy.starvation_threshold_s)
-            if policy.ranked and policy.starvation_threshold_s is not None
-            else None
-        )
+        order = policy.aged_order
+        by_ratio = policy.ranked and policy.starvation_s_per_token is not None
+        self._lengths = ExpectedLength(policy.scores_are_tokens) if order.by_length or by_ratio else None
+        self._rekeys = order.by_length
+        self.guard: Guard | None = None
+        if by_ratio:
+            self.guard = DueGuard(self._limit_s)
+        elif policy.ranked and policy.starvation_threshold_s is not None:
+            self.guard = StarvationGuard(policy.starvation_threshold_s)
         self._score_wait = StarvationGuard(SCORE_WAIT_S)
         self.now_s = 0.0
-        order = order_of(policy.order)
         self._in_turn = order.in_turn
         self._by_score = order is ORDERS["score"]
-        self._key = order.key if forgive is None or order.name in ORDERS else _forgiving(order.key, forgive)
+        self._key = self._key_of(order, forgive)
         self._time_varying = order.varies
         self._lane: deque[tuple[int, int, R]] = deque()  # seq, ticket, request
         self._heap: list[tuple[Any, float, str, int, R]] = []  # key, ticket, request
@@ -74,6 +80,11 @@ class RankedQueue(Generic[R]):
     def begin_step(self, now_s: float) -> None:
         """Re-evaluate the guard and time-varying keys; call once at the start of every scheduling step."""
         self.now_s = now_s
+        self._stale_keys = self._time_varying
+        if self._lengths is not None and self._lengths.refit():
+            self._stale_keys = self._stale_keys or self._rekeys
+            if isinstance(self.guard, DueGuard):
+                self.guard.rearrange()
         if self.judge is not None:
             self.judge.reassess()
             if self.judge.trusted == self._distrusts:
@@ -90,7 +101,6 @@ class RankedQueue(Generic[R]):
                 if request.awaits_score:
                     request.awaits_score = False
                     self._move(request)  # type: ignore[arg-type]
-        self._stale_keys = self._time_varying
 
     def next_due_s(self) -> float:
         """A time before which no request is promoted or ends its wait for a score; infinity if none can."""
@@ -176,6 +186,8 @@ class RankedQueue(Generic[R]):
         """Say how a request ended: `stopped` by itself, False: cut, None: aborted or failed."""
         if self.judge is not None:
             self.judge.finished(request, output_tokens, stopped)
+        if self._lengths is not None and stopped is not None and request.score is not None:
+            self._lengths.observe(request.rank, output_tokens)
 
     def key(self, request: R) -> tuple[bool, Any, float, str]:
         """Where a request stands in this order, waiting or running; a strict total order, promoted first."""
@@ -217,6 +229,8 @@ class RankedQueue(Generic[R]):
     def _move(self, request: R) -> None:
         """Rank a request anew and put it where it belongs, if it waits in the ranked lane."""
         self._rank(request)
+        if isinstance(self.guard, DueGuard):
+            self.guard.watch(request)
         if request.waiting and not request.promoted and not self._distrusts:
             self._bury(request)
             self._enter(request)
@@ -232,6 +246,25 @@ class RankedQueue(Generic[R]):
             request.rank = inf
         else:
             request.rank = median_low(self._scores) if self._scores else 0.0
+
+    def _limit_s(self, request: WaitingRequest) -> float:
+        """Seconds that a request may wait before it is promoted."""
+        policy = self.policy
+        limit_s = inf if policy.starvation_threshold_s is None else policy.starvation_threshold_s
+        tokens = self._lengths.of(request.rank) if self._lengths is not None else None
+        if tokens is not None and policy.starvation_s_per_token is not None:
+            limit_s = min(limit_s, policy.starvation_s_per_token * tokens)
+        return limit_s
+
+    def _key_of(
+        self, order: Order, forgive: Callable[[Exception], None] | None
+    ) -> Callable[[WaitingRequest, float], Key]:
+        lengths = self._lengths
+        if order.by_length and lengths is not None:
+            return lambda request, now_s: order.key(request, now_s, lengths.of(request.rank) or 1.0)
+        if forgive is None or order.name in ORDERS:
+            return order.key
+        return forgiving(order.key, forgive)
 
     def _line_up(self) -> None:
         """Put everybody where he belongs now that scores have come into use or gone out of it."""
@@ -259,16 +292,3 @@ class RankedQueue(Generic[R]):
             self._heap = [entry for entry in self._heap if entry[3] == entry[4].ticket]
             heapify(self._heap)
             self._dead = 0
-
-
-def _forgiving(
-    key: Callable[[WaitingRequest, float], Key], forgive: Callable[[Exception], None]
-) -> Callable[[WaitingRequest, float], Key]:
-    def last_if_it_fails(request: WaitingRequest, now_s: float) -> Key:
-        try:
-            return key(request, now_s)
-        except Exception as error:
-            forgive(error)
-            return ((inf,), request.arrival_s, request.request_id)
-
-    return last_if_it_fails

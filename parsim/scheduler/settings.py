@@ -33,6 +33,8 @@ class SchedulerSettings:
             one's own is a policy where a scorer is set or PARSIM_PREDICTOR names it; `score.NAME` is one always.
         starvation_threshold_s: seconds after which a waiting request is promoted; None for no guard;
             "default" for the policy's own.
+        starvation_s_per_token: seconds of waiting for each expected response token after which a request is promoted.
+        ageing_tokens_per_s: expected response tokens by which a second of waiting shortens a request.
         victim: who is preempted, `last` or `worst`; None for the policy's own.
         score_source: where a request carries its score: `extra_args` (key `pars_score`), `priority`, where 0 is none
             unless `priority_zero` is set, or `scorer`: nowhere, what clients claim is ignored.
@@ -60,6 +62,8 @@ class SchedulerSettings:
     shadow: tuple[str, ...] = ()
     record: str | None = None
     record_text: bool = False
+    starvation_s_per_token: float | None = None
+    ageing_tokens_per_s: float | None = None
 
     @property
     def judged(self) -> bool:
@@ -74,7 +78,24 @@ class SchedulerSettings:
             policy = replace(policy, starvation_threshold_s=self.starvation_threshold_s)
         if self.victim is not None:
             policy = replace(policy, victim=self.victim)
+        if self.starvation_s_per_token is not None:
+            policy = replace(policy, starvation_s_per_token=self.starvation_s_per_token)
+        if self.ageing_tokens_per_s is not None:
+            policy = replace(policy, ageing_tokens_per_s=self.ageing_tokens_per_s)
+        policy.aged_order  # noqa: B018 (refuses what does not go together)
         return policy
+
+
+def settings_of(policy: Policy) -> dict[str, Any]:
+    """The settings that serve by this policy; JSON, but where its order is a Python function."""
+    return {
+        "policy": policy if callable(policy.order) else policy.reference,
+        "starvation_threshold_s": policy.starvation_threshold_s,
+        "starvation_s_per_token": policy.starvation_s_per_token,
+        "ageing_tokens_per_s": policy.ageing_tokens_per_s,
+        "victim": policy.victim,
+        "do_no_harm": policy.do_no_harm,
+    }
 
 
 def read_settings(config: Mapping[str, Any], environment: Mapping[str, str]) -> SchedulerSettings:
@@ -124,6 +145,14 @@ def _value(name: str, raw: Any, where: str) -> Any:
     return parse(raw, where) if parse else str(raw)
 
 
+def _rate(raw: Any, where: str) -> float:
+    try:
+        rate = float(raw)
+    except (TypeError, ValueError):
+        rate = float("nan")
+    return rate if 0 <= rate < float("inf") else _fail(where, raw, "a number of 0 or more, or 'none'")
+
+
 def _threshold_s(raw: Any, where: str) -> float | str:
     if raw == "default":
         return "default"
@@ -168,6 +197,8 @@ def _fail(where: str, raw: Any, expected: str) -> Any:
 
 _PARSERS: dict[str, Callable[[Any, str], Any]] = {
     "starvation_threshold_s": _threshold_s,
+    "starvation_s_per_token": _rate,
+    "ageing_tokens_per_s": _rate,
     "victim": _one_of(*get_args(VictimRule)),
     "score_source": _one_of(*get_args(ScoreSource)),
     "metrics_port": _port,

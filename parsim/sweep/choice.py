@@ -50,6 +50,10 @@ def serve_command(policy: Policy, engine: EngineConfig, asked: Collection[str] =
         if policy.ranked:
             guard = policy.starvation_threshold_s
             settings["starvation_threshold_s"] = "none" if guard is None else guard
+            others = {
+                name: getattr(policy, name) for name in ("starvation_s_per_token", "ageing_tokens_per_s")
+            }
+            settings |= {name: value for name, value in others.items() if value is not None}
         settings["victim"] = policy.victim
         if policy.has_predictor:
             settings["scorer"] = "parsim.predictor.scoring.scorer:create"

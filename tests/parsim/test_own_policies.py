@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -109,16 +110,26 @@ def test_any_score_of_the_trace_is_a_policy_and_unknown_names_are_told(own: str)
         parsim.simulate(trace, engine(), "score.yours")
 
 
-def test_hrrn_on_a_predictors_scores_is_hrrn_on_the_lengths_where_they_are_right(own: str) -> None:
-    trace = drawn()
+def test_hrrn_on_a_predictors_scores_goes_by_the_lengths_that_were_learned() -> None:
+    """On an odd scale of their own; before lengths are known it is first come, first served."""
+    trace = drawn(600)
     right = Trace(
-        trace.frame.with_columns(pl.col("output_tokens").cast(float).alias("score.right")), trace.metadata
+        trace.frame.with_columns((pl.col("output_tokens") / 100 - 9.0).alias("score.right")), trace.metadata
     )
     policy = parse_policy("hrrn(right)", ["right"])
     assert policy.runs_in_vllm and policy.reference == "hrrn(score.right)"
-    assert order_of_service(parsim.simulate(right, engine(), policy)) == order_of_service(
-        parsim.simulate(right, engine(), "hrrn")
+    start = Trace(right.frame.head(30), right.metadata)
+    assert order_of_service(parsim.simulate(start, engine(), policy)) == order_of_service(
+        parsim.simulate(start, engine(), "fcfs")
     )
+
+    def per_token(name: str) -> float:
+        unguarded = replace(parse_policy(name, ["right"]), starvation_threshold_s=None)
+        run = parsim.simulate(right, engine(), unguarded)
+        return float(parsim.metrics.summarize(run.requests)["mean_per_token_latency_ms"])
+
+    assert per_token("hrrn(right)") == pytest.approx(per_token("hrrn"), rel=0.5)
+    assert per_token("hrrn(right)") < 0.4 * per_token("fcfs")
 
 
 @pytest.mark.parametrize(
@@ -154,8 +165,7 @@ def test_both_go_through_a_sweep_and_its_report(own: str, tmp_path: Path) -> Non
         out=tmp_path / "out",
         jobs=1,
     )
-    policies = results.results["policy"].unique(maintain_order=True).to_list()
-    assert policies == ["fcfs", "mine", "my_orders:fewest_tokens"]
+    assert list(results.facts["policies"]) == ["fcfs", "mine", "my_orders:fewest_tokens"]
     text = (tmp_path / "out" / "report.html").read_text()
     assert "my_orders:fewest_tokens" in text and "mine" in text
     means = {row["policy"]: row["mean_e2el_ms"] for row in results.results.iter_rows(named=True)}

@@ -20,7 +20,7 @@ from typing import Any
 
 from parsim.errors import UserError
 from parsim.scheduler.policy import Policy
-from parsim.scheduler.settings import SCHEDULER_CLASS
+from parsim.scheduler.settings import SCHEDULER_CLASS, settings_of
 from parsim.validate.live.live_engine import on_cuda, require_vllm
 
 START_TIMEOUT_S = 300.0
@@ -65,12 +65,7 @@ def running_server(
         command += ["--enforce-eager", "--kv-cache-memory-bytes", str(1 << 30)]
     if dummy:
         command += ["--load-format", "dummy", "--skip-tokenizer-init"]
-    parsim = {
-        "policy": policy.name,
-        "starvation_threshold_s": policy.starvation_threshold_s,
-        "victim": policy.victim,
-        "do_no_harm": policy.do_no_harm,
-    }
+    parsim = settings_of(policy)
     command += ["--scheduler-cls", SCHEDULER_CLASS, "--additional-config", json.dumps({"parsim": parsim})]
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as output:

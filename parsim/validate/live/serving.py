@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from parsim.scheduler.policy import Policy
-from parsim.scheduler.settings import SCORE_KEY, SchedulerSettings
+from parsim.scheduler.settings import SCORE_KEY, SchedulerSettings, settings_of
 from parsim.validate.live.clock import ClockName, make_clock
 from parsim.validate.live.live_engine import scheduler_of
 from parsim.validate.live.step_recorder import StepRecorder
@@ -113,16 +113,7 @@ def serve(
         advance: called with the number of requests finished by each step.
     """
     scheduler = scheduler_of(engine)
-    guard = policy.starvation_threshold_s
-    scheduler.serve_by(
-        SchedulerSettings(
-            policy if callable(policy.order) else policy.reference,
-            guard,
-            policy.victim,
-            scorer=scorer if policy.ranked else None,
-            do_no_harm=policy.do_no_harm,
-        )
-    )
+    scheduler.serve_by(SchedulerSettings(**settings_of(policy), scorer=scorer if policy.ranked else None))
     engine.reset_prefix_cache()
     recorder = StepRecorder(engine)
     before = os.getloadavg()[0]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from parsim.engine.config import EngineConfig
-from parsim.scheduler.settings import SCHEDULER_CLASS
+from parsim.scheduler.settings import SCHEDULER_CLASS, settings_of
 from parsim.validate.live.architectures import model_folder
 from parsim.validate.parity.case import Case, CaseRequest
 from parsim.validate.parity.tokens import prompt_token_ids
@@ -38,13 +38,7 @@ def bare_scheduler(case: Case) -> tuple[Scheduler, BlockHasher | None]:
     policy = case.policy
     if not policy.ranked and policy.victim == "last" and not case.adapter:
         return assemble(case.engine, None, {})
-    settings = {
-        "policy": policy.reference if isinstance(policy.order, str) else policy,
-        "starvation_threshold_s": policy.starvation_threshold_s,
-        "victim": policy.victim,
-        "do_no_harm": policy.do_no_harm,
-    }
-    return assemble(case.engine, SCHEDULER_CLASS, settings)
+    return assemble(case.engine, SCHEDULER_CLASS, settings_of(policy))
 
 
 def assemble(

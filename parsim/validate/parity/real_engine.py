@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from parsim.scheduler.settings import SCHEDULER_CLASS
+from parsim.scheduler.settings import SCHEDULER_CLASS, settings_of
 from parsim.validate.live.architectures import model_folder
 from parsim.validate.parity.bare import quiet_vllm
 from parsim.validate.parity.case import Case
@@ -95,13 +95,6 @@ def _engine(case: Case) -> Any:
             kv_cache_memory_bytes=64 << 20,
             num_gpu_blocks_override=config.num_gpu_blocks,
             scheduler_cls=SCHEDULER_CLASS,
-            additional_config={
-                "parsim": {
-                    "policy": policy.name,
-                    "starvation_threshold_s": policy.starvation_threshold_s,
-                    "victim": policy.victim,
-                    "do_no_harm": policy.do_no_harm,
-                }
-            },
+            additional_config={"parsim": settings_of(policy)},
         )
     )

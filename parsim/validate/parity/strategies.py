@@ -94,9 +94,15 @@ def _scorings(draw: st.DrawFn) -> ScoringCost:
 def _policies(draw: st.DrawFn, corner: Corner) -> Policy:
     policy = parse_policy(corner.policy)
     threshold_s = draw(st.sampled_from([None, 0.0, 16 * TICK_S, 1.0, 3.0, DEFAULT_STARVATION_THRESHOLD_S]))
+    if not policy.ranked:
+        return replace(policy, starvation_threshold_s=None, victim=corner.victim)
     return replace(
         policy,
-        starvation_threshold_s=threshold_s if policy.ranked else None,
+        starvation_threshold_s=threshold_s,
+        starvation_s_per_token=draw(st.sampled_from([None, None, 2.0**-6, 0.125])),
+        ageing_tokens_per_s=draw(st.sampled_from([None, None, 0.5, 8.0]))
+        if policy.order == "score"
+        else None,
         victim=corner.victim,
     )
 

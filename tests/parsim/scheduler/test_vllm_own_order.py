@@ -94,6 +94,25 @@ def test_a_request_on_which_the_function_fails_goes_last_and_serving_goes_on(own
     assert harness.scheduler.stats()["order_failures"] == 1
 
 
+@pytest.mark.parametrize("policy", ["hrrn(pars)", "pars", "prompt-sjf"])
+def test_lengths_learned_from_what_finishes_are_the_same_in_model_and_vllm(
+    policy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Random cases with guards by ratio and ageing, where lengths are known after 2 requests instead of 32."""
+    from parsim.scheduler import expected
+    from parsim.validate.parity.search import search
+
+    monkeypatch.setattr(expected, "FIRST", 2)
+    preempted = 0
+
+    def passed(checked: Any) -> None:
+        nonlocal preempted
+        preempted += checked.vllm.preemptions
+
+    assert search(24, 7, (policy,), passed) is None
+    assert preempted
+
+
 @pytest.mark.parametrize("order", ["shortest_prompt", "oldest"])
 def test_parity_takes_a_function(own: None, order: str) -> None:
     from parsim.validate.cli import app
