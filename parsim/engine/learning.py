@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from parsim.engine.request import EngineRequest
@@ -20,9 +20,13 @@ class LearningScorer:
 
     In a serving engine the learner has a thread, and answers within milliseconds.
 
+    A row that was drawn twice, from a corpus or in blocks, gets the score that its first copy got and is not learned
+    again: the learner must not know a response because it has seen this very one.
+
     Args:
         learner: the object that learns in a serving engine.
         features: what it is told of the request in this row of the workload.
+        first_copy: the first row of which a row is a copy, itself for most; None for no copies at all.
 
     Attributes:
         said: the score given, by row.
@@ -31,8 +35,15 @@ class LearningScorer:
     busy_s = 0.0
     next_s = NEVER_S
 
-    def __init__(self, learner: OnlineLearner, features: Callable[[int], Features]) -> None:
+    def __init__(
+        self,
+        learner: OnlineLearner,
+        features: Callable[[int], Features],
+        first_copy: Sequence[int] | None = None,
+    ) -> None:
         self.learner = learner
+        self._first_copy = first_copy
+        self._copies: list[EngineRequest] = []
         self.said: dict[int, float] = {}
         self.on_begin: Callable[[float], None] | None = None
         self._features = features
@@ -58,7 +69,7 @@ class LearningScorer:
                 text=None if texts is None else texts[row],
             )
 
-        return cls(OnlineLearner(seed), features)
+        return cls(OnlineLearner(seed), features, _first_copies(frame))
 
     def scores(self, rows: int) -> pl.Series:
         """The score given, by row; null where there was none."""
@@ -81,12 +92,21 @@ class LearningScorer:
 
     def submit(self, request: EngineRequest, prompt_tokens: int, now_s: float) -> None:
         """Ask for a score; it is there at the next poll, once the learner has learned enough to give any."""
+        if self._first_copy is not None and self._first_copy[request.index] != request.index:
+            self._copies.append(request)
+            return
         self.learner.submit(request.request_id, self._features(request.index))
         self._asked[request.request_id] = request
 
     def poll(self, now_s: float) -> list[EngineRequest]:
         """The requests whose scores became known since the last call."""
         ready = []
+        for copy in self._copies:
+            score = self.said.get(self._first_copy[copy.index]) if self._first_copy is not None else None
+            if score is not None:
+                copy.predicted = self.said[copy.index] = score
+                ready.append(copy)
+        self._copies.clear()
         for request_id, score in self.learner.poll().items():
             request = self._asked.get(request_id)
             if request is not None:
@@ -102,3 +122,16 @@ class LearningScorer:
         """The learner learns from a request that has left."""
         if self._asked.pop(request.request_id, None) is not None:
             self.learner.finished(request.request_id, output_tokens, stopped)
+
+
+def _first_copies(frame: pl.DataFrame) -> list[int] | None:
+    """The first row with the same prompt and the same lengths, for each row; None where prompts are not known."""
+    import polars as pl
+
+    known = next((name for name in ("prompt", "prefix_hashes") if name in frame.columns), None)
+    if known is None:
+        return None
+    prompt = pl.col(known) if known == "prompt" else pl.col(known).cast(pl.List(pl.String)).list.join(",")
+    keys = frame.select(prompt.alias("prompt"), "prompt_tokens", "output_tokens").with_row_index("row")
+    first = keys.select(pl.col("row").first().over("prompt", "prompt_tokens", "output_tokens"))
+    return first.to_series().to_list()

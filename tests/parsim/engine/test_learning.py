@@ -83,6 +83,24 @@ def test_what_comes_later_changes_nothing_before() -> None:
     assert whole.requests.filter(early).equals(part.requests.filter(early))
 
 
+def test_a_row_that_was_drawn_twice_is_not_known_beforehand() -> None:
+    """Words that say nothing: whoever ranks such responses has seen these very ones."""
+    rng = np.random.default_rng(9)
+    trace = drawn(700, 1.2, 8)
+    blank = trace.frame.with_columns(
+        pl.Series("prompt", [f"w{rng.integers(10**6)} w{rng.integers(10**6)}" for _ in range(700)]),
+        prompt_tokens=pl.lit(10),
+    )
+    again = pl.concat([blank, blank.with_columns(pl.col("request_id") + "b", pl.col("arrival_s") + 80.0)])
+    run = simulate(Trace(again.sort("arrival_s")), ENGINE, "online")
+    assert abs(run.metadata["learned_tau"]) < 0.08
+    first, second = (
+        run.requests.filter(pl.col("request_id").str.ends_with("b") == late) for late in (False, True)
+    )
+    both = first.join(second.with_columns(pl.col("request_id").str.strip_suffix("b")), on="request_id")
+    assert both.filter(pl.col("score") != pl.col("score_right")).is_empty()
+
+
 def test_without_text_it_goes_by_lengths_and_clients() -> None:
     trace = drawn(1200, 1.2, 4)
     long = trace.frame["output_tokens"] > 80
