@@ -275,12 +275,13 @@ def test_engine_tier_in_one_go(tmp_path: Path) -> None:
     """40 requests under two policies on the tiny model: lengths, times and steps are what they must be."""
     if find_spec("vllm") is None:
         pytest.skip("vLLM is not installed")
-    from parsim.validate.tiers.engine import EngineRun, run_engine
+    from parsim.validate.tiers.engine import run_engine
+    from parsim.validate.tiers.options import EngineRun
 
     report = run_engine(
         EngineRun(
-            folder=tmp_path,
-            policies=("fcfs", "oracle"),
+            out=tmp_path,
+            policy=["fcfs", "oracle"],
             requests=40,
             repeats=1,
             clock="cpu",

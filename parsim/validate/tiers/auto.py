@@ -131,7 +131,8 @@ def run_auto(
         raise SystemExit(
             subprocess.run([sys.executable, "-m", "parsim.validate", "parity", "--cases", "200"]).returncode
         )
-    from parsim.validate.tiers.engine import EngineRun, run_engine
+    from parsim.validate.tiers.engine import run_engine
+    from parsim.validate.tiers.options import EngineRun
 
     base = (
         choice.parent if choice is not None and choice.is_file() else choice or Path("reports") / "validation"
@@ -143,17 +144,17 @@ def run_auto(
         )
     run_engine(
         EngineRun(
-            folder=folder or base,
             trace=chosen.trace if chosen else "bundled",
             model=model or (GPU_MODEL if tier == "gpu" else "tiny"),
             dummy=True,
-            policies=chosen.policies if chosen else (),
+            policy=list(chosen.policies) if chosen else None,
             requests=requests,
             repeats=repeats,
             clock="both" if tier == "cpu" else "wall",
-            settings=settings,
-            taus=chosen.taus if chosen else {},
+            set_=[f"{name}={value}" for name, value in settings.items()],
+            emulate=[f"{n}={tau!r}" for n, tau in chosen.taus.items() if "=" not in n] if chosen else None,
             seed=seed,
+            out=folder or base,
             notes=tuple(notes),
         )
     )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from parsim.files import check_target, replacing
+from parsim.options_model import command_line
 from parsim.progress import Bar, progress_bar
 from parsim.validate.calibration.calibrate import calibrate_engine
 from parsim.validate.calibration.engine_file import write_engine
@@ -31,26 +31,8 @@ from parsim.validate.tiers.end_to_end_stages import (
     train_predictors,
 )
 from parsim.validate.tiers.engine import add_outcome
+from parsim.validate.tiers.options import EndToEnd
 from parsim.validate.tiers.policies import Machine, Outcome, open_engine
-
-
-@dataclass(frozen=True)
-class EndToEnd:
-    """What to run; see the options of `parsim validate end-to-end`."""
-
-    folder: Path
-    prompts: Path | None = None
-    lengths: Path | None = None
-    model: str = "smollm2"
-    recorded: int = 2000
-    max_tokens: int = 512
-    temperature: float = 0.7
-    epochs: int = 3
-    requests: int | None = None
-    repeats: int = 3
-    max_num_seqs: int = 16
-    clock: str = "cpu"
-    seed: int = 0
 
 
 def run_end_to_end(run: EndToEnd) -> PolicyReport:
@@ -84,7 +66,9 @@ def run_end_to_end(run: EndToEnd) -> PolicyReport:
     pairs = [pair_of(p, runs[p.name], prompts, scored, probe) for p in policies()]
     every = [timed.served for name in runs for timed in runs[name]]
     noise = check_noise(every, config.step_time, clock, on_cpu=not on_cuda())
-    report = PolicyReport("PARS for real: a model that stops by itself", _command(run))
+    report = PolicyReport(
+        "PARS for real: a model that stops by itself", command_line("validate end-to-end", run)
+    )
     steady = [pair_of(p, runs[p.name], prompts, scored, probe, steady=True) for p in policies()]
     add_outcome(report, machine, Outcome(clock, pairs, steady, every, len(every), noise))
     notes = _notes(run, lengths, train, prompts, scored, runs, load)
@@ -205,12 +189,3 @@ def _notes(
         "every run draws its own responses, so that the lengths differ between policies; the model is given the "
         "lengths that each run really generated",
     ]
-
-
-def _command(run: EndToEnd) -> str:
-    source = run.prompts.name if run.prompts else f"--lengths {run.lengths.name}" if run.lengths else ""
-    return (
-        f"parsim validate end-to-end {source} --recorded {run.recorded} "
-        + (f"--requests {run.requests} " if run.requests else "")
-        + f"--repeats {run.repeats} --epochs {run.epochs} --clock {run.clock} --seed {run.seed}"
-    )

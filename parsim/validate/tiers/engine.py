@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
 from parsim.errors import UserError
 from parsim.files import check_target, replacing
+from parsim.options_model import command_line
 from parsim.progress import Bar, progress_bar
 from parsim.scheduler.policy import parse_policy
-from parsim.sweep.spec import DEFAULT_POLICIES
 from parsim.traces import Trace, bundled_trace, read_trace
 from parsim.validate.calibration.engine_file import write_engine
 from parsim.validate.calibration.noise import residuals
@@ -28,6 +26,7 @@ from parsim.validate.live.workload import (
     scored,
 )
 from parsim.validate.report.policy_report import PolicyReport
+from parsim.validate.tiers.options import EngineRun
 from parsim.validate.tiers.policies import (
     CPU_SETTINGS,
     GPU_SETTINGS,
@@ -37,27 +36,6 @@ from parsim.validate.tiers.policies import (
     compare_policies,
     open_engine,
 )
-
-
-@dataclass(frozen=True)
-class EngineRun:
-    """What to run; see the options of `parsim validate engine`."""
-
-    folder: Path
-    trace: str = "bundled"
-    model: str = "tiny"
-    dummy: bool = False
-    policies: tuple[str, ...] = ()
-    requests: int = 300
-    repeats: int = 3
-    clock: str = "both"
-    load: float | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    longest_output: int | None = None
-    taus: Mapping[str, float] = field(default_factory=dict)
-    seed: int = 0
-    notes: tuple[str, ...] = ()
-    """More lines for the report's assumptions."""
 
 
 def run_engine(run: EngineRun) -> PolicyReport:
@@ -72,7 +50,7 @@ def run_engine(run: EngineRun) -> PolicyReport:
     require_vllm()
     clocks = _clocks(run.clock)
     whole = bundled_trace() if run.trace == "bundled" else read_trace(run.trace)
-    policies = [parse_policy(name, whole.score_names) for name in run.policies or DEFAULT_POLICIES]
+    policies = [parse_policy(name, whole.score_names) for name in run.policies]
     settings = engine_settings(run.settings, GPU_SETTINGS if on_cuda() else CPU_SETTINGS)
     trace, policies, notes = scored(
         cut(whole, run.requests, settings["max_model_len"], run.longest_output), policies, run.taus, run.seed
@@ -84,7 +62,9 @@ def run_engine(run: EngineRun) -> PolicyReport:
         machine, load, chosen = _tuned(run, settings, trace, clocks, bar)
         trace = at_load(trace, load)
         notes = [*run.notes, *_words(machine, clocks[0], trace, load), *chosen, *notes]
-        report = PolicyReport(f"{machine.name}: {len(policies)} policies on vLLM", _command(run))
+        report = PolicyReport(
+            f"{machine.name}: {len(policies)} policies on vLLM", command_line("validate engine", run)
+        )
         for clock in clocks:
             bar.begin(f"{clock} clock", len(policies) * run.repeats * len(trace))
             outcome = compare_policies(
@@ -211,12 +191,3 @@ def _keep(folder: Path, clock: str, policy: str, repeat: int, served: Served) ->
     for suffix, frame in (("requests", served.requests), ("steps", served.steps)):
         with replacing(stem.with_name(f"{stem.name}-{suffix}.parquet")) as path:
             frame.write_parquet(path)
-
-
-def _command(run: EngineRun) -> str:
-    words = [f"parsim validate engine {Path(run.trace).name} --model {Path(run.model).name}"]
-    words += [f"--policy {name}" for name in run.policies]
-    words += [f"--requests {run.requests} --repeats {run.repeats} --clock {run.clock} --seed {run.seed}"]
-    words += [f"--load {run.load:g}"] if run.load is not None else []
-    words += [f"--set {name}={value}" for name, value in run.settings.items()]
-    return " ".join(words)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from rich.console import Console
 
 from parsim.errors import UserError
 from parsim.files import check_target
+from parsim.options_model import command_line
 from parsim.progress import progress_bar
 from parsim.scheduler.policy import Policy
 from parsim.settings_file import setting
@@ -23,30 +23,12 @@ from parsim.validate.live.live_engine import on_cuda
 from parsim.validate.live.server_process import running_server, server_facts
 from parsim.validate.live.workload import at_load, cut, room_of, scored
 from parsim.validate.report.policy_report import PolicyReport
+from parsim.validate.tiers.options import ServerRun
 from parsim.validate.tiers.policies import CPU_SETTINGS, make_jobs
 from parsim.validate.tiers.server_pairs import PolicyRun, failures, keep, model_of, pair_of
 
 VOCABULARY = 1000
 """Random prompts are drawn from token ids below it: every model has those."""
-
-
-@dataclass(frozen=True)
-class ServerRun:
-    """What to run; see the options of `parsim validate server`."""
-
-    folder: Path
-    policies: tuple[Policy, ...]
-    trace: str = "bundled"
-    url: str | None = None
-    model: str = ""
-    requests: int = 150
-    load: float = 1.0
-    cancel_share: float = 0.0
-    timeout_s: float = 600.0
-    engine: str | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    taus: Mapping[str, float] = field(default_factory=dict)
-    seed: int = 0
 
 
 def run_server(run: ServerRun) -> bool:
@@ -56,15 +38,15 @@ def run_server(run: ServerRun) -> bool:
         UserError: no server answers or comes up, or an option names nothing that is known.
     """
     console = Console(soft_wrap=True)
-    if run.url is not None and len(run.policies) > 1:
+    if run.address is not None and len(run.policies) > 1:
         raise UserError("one server runs one policy; without its address a server is started for each")
-    if run.url is None:
+    if run.address is None:
         defaults = {} if on_cuda() else CPU_SETTINGS | {"num_gpu_blocks": 256}
         settings = engine_settings(run.settings, defaults)
     else:
         settings = {name: setting(str(value)) for name, value in run.settings.items()}
     whole = bundled_trace() if run.trace == "bundled" else read_trace(run.trace)
-    facts = server_facts(run.url) if run.url is not None else {}
+    facts = server_facts(run.address) if run.address is not None else {}
     room = room_of({**facts, **settings}.get("max_model_len", 8192))
     trace, policies, notes = scored(cut(whole, run.requests, room), run.policies, run.taus, run.seed)
     trace = at_load(trace, run.load)
@@ -91,7 +73,7 @@ def _serve(
 ) -> PolicyRun:
     """One policy's replay, kept on disk as soon as it ends."""
     jobs = make_jobs(trace, policy, VOCABULARY)
-    if run.url is not None:
+    if run.address is not None:
         context: Any = nullcontext(None)
     else:
         folder, dummy = _model(run.model or "tiny")
@@ -100,10 +82,10 @@ def _serve(
     with progress_bar(console) as bar:
         bar.begin(f"{policy.name}: waiting for the server", 1)
         with context as server:
-            url = run.url or server.url
+            url = run.address or server.url
             facts = server_facts(url)
             bar.begin(policy.name, len(jobs))
-            name = run.model if run.url is not None else ""
+            name = run.model if run.address is not None else ""
             frame = replay(
                 jobs,
                 Target(url, name, run.timeout_s),
@@ -127,7 +109,7 @@ def _report(
 ) -> Path | None:
     """The page, or None where too little ended to compare anything."""
     usable = [served for served in runs if (served.requests["status"] == "ok").sum() >= 2]
-    report = PolicyReport("Policies on a vLLM server", _command(run))
+    report = PolicyReport("Policies on a vLLM server", command_line("validate server", run))
     try:
         config, source = model_of(usable, run.engine, settings, run.seed)
     except UserError as error:
@@ -142,13 +124,3 @@ def _report(
     page = report.write(run.folder, notes, {"counts": {served.policy.name: served.counts for served in runs}})
     report.print(console)
     return page
-
-
-def _command(run: ServerRun) -> str:
-    words = [f"parsim validate server {Path(run.trace).name}"]
-    words += [f"--policy {policy.name}" for policy in run.policies]
-    words += [
-        f"--requests {run.requests} --load {run.load:g} --cancel-share {run.cancel_share:g} --seed {run.seed}"
-    ]
-    words += ["--url URL"] if run.url else [f"--model {Path(run.model or 'tiny').name}"]
-    return " ".join(words)
