@@ -8,7 +8,7 @@ from parsim.metrics import METRICS
 from parsim.report import charts
 from parsim.report.page import Chart, Column, Columns, Section, Table
 from parsim.report.phrases import at_rate, display
-from parsim.report.verdict import base_rows, gain
+from parsim.report.verdict import HEADLINE, base_rows, gain
 from parsim.stats import Interval
 from parsim.sweep.results import Results
 
@@ -127,6 +127,7 @@ def table(results: Results) -> Table:
                 continue
             means = chosen.select(pl.col([m for m in TABLE if m in chosen.columns]).mean()).row(0, named=True)
             won = gain(results, name, load)
+            fcfs = base_rows(results, "fcfs", load).filter(pl.col("seed").is_in(chosen["seed"].implode()))
             rows.append(
                 {
                     "label": label,
@@ -134,6 +135,7 @@ def table(results: Results) -> Table:
                     "load": load,
                     "gain": won.value,
                     "gain_interval": span(won) if name != "fcfs" else "",
+                    "plain": float(fcfs[HEADLINE].mean() or 0) / float(chosen[HEADLINE].mean() or 1),  # type: ignore[arg-type]
                     **means,
                 }
             )
@@ -144,6 +146,9 @@ def table(results: Results) -> Table:
         "load": Column("Load", "x"),
         "gain": Column("Gain", "x", 2, GAIN),
         "gain_interval": Column("95%"),
+        "plain": Column(
+            "Ratio of means", "x", 2, "mean over seeds under FCFS / mean over seeds under the policy"
+        ),
     }
     columns |= {
         m: Column(short(m), METRICS[m].unit, None, METRICS[m].formula) for m in TABLE if m in frame.columns
