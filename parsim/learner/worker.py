@@ -88,6 +88,19 @@ class LearnerThread:
             ready, self._ready = self._ready, {}
             return ready
 
+    def facts(self) -> dict[str, float]:
+        """How much it has learned, how its models rank lately, and what waits for its thread."""
+        learner = self.learner
+        taus = {f"learner_tau_{name}": tau for name, tau in learner.taus.items()}
+        return {
+            "learner_learned": learner.learned,
+            "learner_cut": learner.cut,
+            "learner_waiting": len(self._calls),
+            "learner_dropped": self.stats.dropped,
+            "learner_saved": self.stats.saved,
+            **taus,
+        }
+
     def state(self) -> dict[str, NDArray[Any]]:
         """The learner's state; call it when the thread is idle or closed."""
         return self.learner.state()

@@ -89,6 +89,11 @@ class ScoreFeed:
                 ready[request_id] = score
         return ready
 
+    def facts(self) -> dict[str, float]:
+        """Gauges that the scorer has of its own, if it has any."""
+        tell = getattr(self._scorer, "facts", None)
+        return {} if tell is None else self._call(lambda: dict(tell()), {})
+
     def close(self) -> None:
         """Stop the scorer."""
         try:

@@ -31,6 +31,7 @@ from parsim.scheduler.features import Features
 from parsim.scheduler.recorder import TraceRecorder
 from parsim.scheduler.scoring import ScoreFeed, Scorer, load_scorer
 from parsim.scheduler.settings import SchedulerSettings, read_settings
+from parsim.scheduler.vllm_metrics import SharedGauges, serve_metrics
 from parsim.scheduler.vllm_queue import Entry, ParsQueue
 from parsim.scheduler.vllm_recorder import RequestLog
 from parsim.scheduler.vllm_request import app_of, ending_of, features_of, score_of
@@ -66,7 +67,9 @@ class ParsScheduler(Scheduler):
         super().__init__(vllm_config, *args, **options)
         check_interface(self)
         self.clock: Callable[[], float] = time.time
-        self._counts = dict.fromkeys(("requests", "scored", "unscored", "scored_late", "order_failures"), 0)
+        self._counts = dict.fromkeys(
+            ("requests", "scored", "unscored", "scored_late", "order_failures", "promoted"), 0
+        )
         self._model = vllm_config.model_config.model
         self._feed: ScoreFeed | None = None
         self.shadows: list[Shadow] = []
@@ -80,9 +83,8 @@ class ParsScheduler(Scheduler):
                 settings.record_text,
             )
         self.serve_by(settings)
+        self._gauges = SharedGauges() if SharedGauges.wanted() else None
         if settings.metrics_port is not None:
-            from parsim.scheduler.vllm_metrics import serve_metrics
-
             serve_metrics(self.stats, settings.metrics_port)
         log.info("parsim: %s, %s", type(self).__name__, settings)
 
@@ -131,15 +133,19 @@ class ParsScheduler(Scheduler):
         if self._feed is not None:
             self._take_scores(self._feed)
         self.waiting.ranked.begin_step(self.clock())
+        if self._gauges is not None:
+            self._gauges.update(self.stats)
         return super().schedule(*args, **options)
 
     def stats(self) -> dict[str, float]:
         """Counters since the start and gauges of this moment.
 
-        requests, scored (carried a score), unscored (carried none that is a finite number), scored_late (by
-        the scorer, while known to the scheduler), order_failures (of an order
-        of the user's own), scorer_failures, scorer_given_up; waiting, tracked
-        (entries held for requests that are not finished).
+        requests, scored (carried a score), unscored (carried none that is a finite number), scored_late (by the scorer,
+        while known to the scheduler), order_failures (of an order of the user's own), promoted (of those that left);
+        scorer_failures, scorer_given_up, and the scorer's own (`learner_...`); waiting, tracked (entries held for
+        requests that are not finished). Where scores are judged: scores_trusted (1: in use), scores_tau and its
+        standard error, trusted_times, distrusted_times, scores_clipped, claims_set_aside. For each shadow its tau, and
+        whether it would be trusted.
         """
         feed, judge = self._feed, self.judge
         judged: dict[str, float] = {}
@@ -162,6 +168,7 @@ class ParsScheduler(Scheduler):
         return {
             **self._counts,
             **judged,
+            **(feed.facts() if feed else {}),
             "scorer_failures": feed.failures if feed else 0,
             "scorer_given_up": int(feed.given_up) if feed else 0,
             "waiting": len(self.waiting),
@@ -199,6 +206,7 @@ class ParsScheduler(Scheduler):
     def _free_request(self, request: Request, *args: Any, **options: Any) -> Any:
         entry = self.waiting.entries.get(request.request_id)
         if entry is not None:
+            self._counts["promoted"] += entry.promoted
             tokens, stopped = ending_of(request)
             scores = self._scores_of(entry) if self._log is not None else {}
             self.waiting.ranked.finished(entry, tokens, stopped)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import random
+import re
+import subprocess
 import sys
 import time
 import types
@@ -320,3 +323,31 @@ def test_what_is_served_is_recorded_and_read_as_a_trace(tmp_path: Path) -> None:
     for line in file.read_text().splitlines():
         row = json.loads(line)
         assert row["arrival_s"] <= row["first_scheduled_s"] <= row["first_token_s"] <= row["finish_s"]
+
+
+def test_dashboard_and_alerts_ask_for_metrics_that_there_are() -> None:
+    harness = Harness({"policy": "online", "shadow": ["online"], "do_no_harm": True})
+    there = {f"parsim_{name}" for name in harness.scheduler.stats()}
+    harness.scheduler.shutdown()
+    folder = Path(__file__).parents[3] / "docs/grafana"
+    for name in ("parsim.json", "alerts.yaml"):
+        asked = set(re.findall(r"parsim_[a-z_]+", (folder / name).read_text(encoding="utf-8")))
+        families = {one for one in asked if one.endswith("_")}  # of a pattern
+        assert asked - families <= there and len(asked) > 4
+        assert all(any(one.startswith(family) for one in there) for family in families)
+
+
+def test_counters_are_left_where_vllms_own_metrics_find_them(tmp_path: Path) -> None:
+    from prometheus_client import CollectorRegistry, generate_latest
+    from prometheus_client.multiprocess import MultiProcessCollector
+
+    code = (
+        "from parsim.scheduler.vllm_metrics import SharedGauges\n"
+        "assert SharedGauges.wanted()\n"
+        "SharedGauges().update(lambda: {'scores_tau': 0.25, 'learner_tau_words': float('nan')})\n"
+    )
+    environment = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+    registry = CollectorRegistry()
+    MultiProcessCollector(registry, path=str(tmp_path))
+    assert b"parsim_scores_tau 0.25" in generate_latest(registry)

@@ -1,0 +1,1 @@
+"""What the learner ranks like, and that scores and clients do no harm: the figures of docs/learning.md."""
