@@ -119,7 +119,7 @@ def messages(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def test_errors_of_the_library_name_no_options_of_the_command_line() -> None:
-    commands = ("parsim/cli/", "parsim/validate/commands/", "parsim/options.py", "parsim/traces/cli.py")
+    commands = ("parsim/cli/", "parsim/validate/commands/", "parsim/options.py")
     for path in files("parsim"):
         place = path.relative_to(ROOT).as_posix()
         for line, words in (

@@ -1,5 +1,6 @@
 """`python -m traces` in a checkout; elsewhere `parsim traces`."""
 
-from runpy import run_module
+from parsim.cli.traces import app
+from parsim.command import run_cli
 
-run_module("parsim.traces", run_name="__main__")
+run_cli(app, "parsim traces")

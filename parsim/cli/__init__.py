@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from parsim.cli import engines, metrics, policies, predictor_options, simulate, sweep
+from parsim.cli.traces import app as traces_app
 from parsim.command import run_cli
-from parsim.traces.cli import app as traces_app
 from parsim.validate.cli import app as validate_app
 
 app = typer.Typer(

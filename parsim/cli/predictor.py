@@ -13,10 +13,12 @@ import numpy as np
 from pydantic import ValidationError
 from rich.console import Console
 
+from parsim.cli.reading import say
 from parsim.errors import UserError, first_problem, nearest
 from parsim.predictor.corpora.corpus import Corpus
 from parsim.predictor.corpora.data import HUB, read_data
 from parsim.predictor.ranker.recipe import Recipe
+from parsim.traces.reading import Reading
 
 PAPER_OVERHEAD = 0.0008
 """Scoring and sorting as a share of serving time, as the paper states it."""
@@ -141,16 +143,25 @@ def evaluate_command(
 
 
 def score_command(
-    predictor: str, trace: Path, out: Path, *, precision: str, threads: int | None, progress: bool
+    predictor: str,
+    trace: Path,
+    out: Path,
+    how: Reading,
+    *,
+    precision: str,
+    threads: int | None,
+    progress: bool,
 ) -> None:
     """`parsim score`: adds the column and says what it cost."""
     from parsim.predictor.scoring.predictor import load_predictor
     from parsim.predictor.scoring.score import score_trace
-    from parsim.traces import read_trace, write_trace
+    from parsim.traces import write_trace
+    from parsim.traces.readers import trace_of
     from parsim.traces.write import check_trace_target
 
     check_trace_target(out)
-    read = read_trace(trace)
+    read = trace_of(trace, how)
+    say(read)
     loaded = load_predictor(predictor, precision=precision)
     scored = score_trace(read, loaded, workers=threads, progress=progress)
     write_trace(scored.trace, out)

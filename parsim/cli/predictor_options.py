@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from parsim.cli.reading import Column, Format, HashBlockSize, Run, SkipBad, Tick, TimeUnit, reading
+
 Data = Annotated[
     Path, typer.Argument(help="JSONL or Parquet with prompt and output_tokens, or len: {model: n}")
 ]
@@ -142,11 +144,19 @@ def score(
     precision: Annotated[str, typer.Option(help="auto, fp32, bf16 or fp16")] = "auto",
     threads: Threads = None,
     quiet: Quiet = False,
+    format_: Format = None,
+    column: Column = None,
+    time_unit: TimeUnit = None,
+    hash_block_size: HashBlockSize = None,
+    tick: Tick = None,
+    run: Run = None,
+    skip_bad: SkipBad = False,
 ) -> None:
     """Add the column score.NAME to a trace."""
     from parsim.cli.predictor import score_command
 
-    score_command(predictor, trace, out, precision=precision, threads=threads, progress=not quiet)
+    how = reading(format_, column, time_unit, hash_block_size, tick, run, None, skip_bad)
+    score_command(predictor, trace, out, how, precision=precision, threads=threads, progress=not quiet)
 
 
 def compare(

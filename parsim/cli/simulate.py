@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from parsim.cli.preset_options import Dtype, Gpu, KvCacheDtype, Tp
+from parsim.cli.reading import Column, Format, HashBlockSize, Run, SkipBad, Tick, TimeUnit, reading, say
 from parsim.defaults import DEFAULT_ENGINE
 from parsim.errors import UserError
 from parsim.options import (
@@ -25,7 +26,7 @@ from parsim.options import (
 )
 
 if TYPE_CHECKING:
-    from parsim.simulation import Run
+    from parsim.simulation import Run as Simulated
 
 SHOWN = (
     "completed",
@@ -101,7 +102,13 @@ def simulate_command(
         list[str] | None,
         typer.Option(metavar="NAME:MS ...", help="Limits for goodput: ttft, tpot, e2el in ms."),
     ] = None,
-    format_: Annotated[str | None, typer.Option("--format", help="Force the trace's format.")] = None,
+    format_: Format = None,
+    column: Column = None,
+    time_unit: TimeUnit = None,
+    hash_block_size: HashBlockSize = None,
+    tick: Tick = None,
+    run_: Run = None,
+    skip_bad: SkipBad = False,
     steps: Annotated[Path | None, typer.Option(help="Write one row a step to this Parquet file.")] = None,
     steps_detail: Annotated[
         bool, typer.Option(help="With --steps: also the requests of every step.")
@@ -121,7 +128,9 @@ def simulate_command(
     from parsim.engine.scoring_cost import read_cost
     from parsim.metrics import summarize
     from parsim.simulation import simulate
-    from parsim.traces import bundled_trace, read_trace
+    from parsim.traces import bundled_trace
+    from parsim.traces.readers import trace_of
+    from parsim.traces.reading import Reading
 
     if steps_detail and steps is None:
         raise UserError("--steps-detail: needs --steps FILE to write to")
@@ -132,9 +141,12 @@ def simulate_command(
     config = load_engine(
         engine, pairs("--set", set_ or []), gpu=gpu, tp=tp, dtype=dtype, kv_cache_dtype=kv_cache_dtype
     )
-    if trace == "bundled" and format_ is not None:
-        raise UserError("--format: the bundled trace has a format of its own; leave it out")
-    workload = bundled_trace() if trace == "bundled" else read_trace(trace, format=format_)
+    how = reading(format_, column, time_unit, hash_block_size, tick, run_, None, skip_bad)
+    if trace == "bundled" and how != Reading():
+        raise UserError("the bundled trace is read as it is; leave --format, --column and the like out")
+    workload = bundled_trace() if trace == "bundled" else trace_of(trace, how)
+    if trace != "bundled":
+        say(workload)
     chosen = chosen_policy(
         policy,
         starvation_threshold_s,
@@ -180,7 +192,7 @@ def simulate_command(
         _print(run, metrics)
 
 
-def _write_steps(run: Run, path: Path, detail: bool) -> None:
+def _write_steps(run: Simulated, path: Path, detail: bool) -> None:
     from parsim.files import replacing
 
     assert run.steps is not None
@@ -189,7 +201,7 @@ def _write_steps(run: Run, path: Path, detail: bool) -> None:
         frame.write_parquet(temporary)
 
 
-def _write_run(run: Run, metrics: dict[str, float], folder: Path) -> None:
+def _write_run(run: Simulated, metrics: dict[str, float], folder: Path) -> None:
     from parsim.files import replacing
 
     with replacing(folder / "requests.parquet") as temporary:
@@ -211,7 +223,7 @@ def _json(value: dict[str, Any]) -> str:
     return json.dumps(finite(value), indent=2)
 
 
-def _print(run: Run, metrics: dict[str, float]) -> None:
+def _print(run: Simulated, metrics: dict[str, float]) -> None:
     from rich.console import Console
     from rich.table import Table
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from parsim.cli.preset_options import Dtype, Gpu, KvCacheDtype, Tp
+from parsim.cli.reading import Column, Format, HashBlockSize, Run, SkipBad, Tick, TimeUnit, reading
 from parsim.command import INTERRUPTED
 from parsim.options import Executor, Jobs
 
@@ -58,6 +59,13 @@ def sweep(
         list[str] | None,
         typer.Option("--subject-to", help="Constraint such as p99_ttft_ms<=2000. Repeatable."),
     ] = None,
+    format_: Format = None,
+    column: Column = None,
+    time_unit: TimeUnit = None,
+    hash_block_size: HashBlockSize = None,
+    tick: Tick = None,
+    run: Run = None,
+    skip_bad: SkipBad = False,
     executor: Executor = "local",
     jobs: Jobs = None,
     resume: Fresh = True,
@@ -73,6 +81,7 @@ def sweep(
     spec = apply_options(
         file,
         trace=trace,
+        reading=reading(format_, column, time_unit, hash_block_size, tick, run, None, skip_bad),
         engine=engine,
         put={"gpu": gpu, "tp": tp, "dtype": dtype, "kv_cache_dtype": kv_cache_dtype},
         set=set_,

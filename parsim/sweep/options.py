@@ -9,12 +9,14 @@ from typing import Any
 from parsim.errors import UserError
 from parsim.settings_file import setting
 from parsim.sweep.spec import SweepSpec, name_after, parse_spec, read_spec
+from parsim.traces.reading import Reading
 
 
 def apply_options(
     file: Path | None,
     *,
     trace: str | None = None,
+    reading: Reading | None = None,
     engine: str | None = None,
     put: Mapping[str, object] | None = None,
     set: Sequence[str] | None = None,
@@ -41,6 +43,11 @@ def apply_options(
         fields["trace"] = trace
         if file is None and trace != "bundled":
             fields["name"] = name_after(Path(trace))
+    if reading is not None and reading.spoken:
+        source = fields.get("trace", {})
+        source = {"path": source} if isinstance(source, str) else dict(source)
+        columns = {**source.get("column", {}), **reading.column}
+        fields["trace"] = {**source, **reading.spoken, "column": columns}
     if engine is not None:
         fields["engine"] = engine
     given = {name: value for name, value in (put or {}).items() if value is not None}

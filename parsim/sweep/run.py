@@ -25,6 +25,7 @@ from parsim.sweep.search import search
 from parsim.sweep.spec import SweepSpec, dump_spec
 from parsim.sweep.store import Store
 from parsim.sweep.workload import Workload, load_trace
+from parsim.traces.reading import said
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -59,6 +60,8 @@ def run_sweep(
     if fresh:
         store.clear()
     first = load_trace(spec.trace, min(spec.seeds))
+    for line in said(first.metadata) if spec.trace.path is not None else ():
+        console.print(line, highlight=False, markup=False)
     grid = plan.resolve(spec, first)
     workload = Workload(spec.trace, folder / "traces", tuple(sorted(spec.seeds)), first, grid.engine)
     with replacing(folder / "sweep.yaml") as path:

@@ -7,12 +7,21 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from parsim.defaults import DEFAULT_ENGINE
 from parsim.engine import EngineConfig, PresetSource
 from parsim.errors import UserError, nearest
 from parsim.settings_file import read_settings
+from parsim.traces.reading import Reading
 
 Study = Literal["map", "tau", "guard", "victim", "timeline", "search"]
 DEFAULT_POLICIES = ("fcfs", "prompt-sjf", "pointwise", "listwise", "pars", "oracle")
@@ -33,15 +42,22 @@ class _Strict(BaseModel):
 
 
 class TraceSource(_Strict):
-    """Where the requests come from: exactly one of `path`, `bundled`, `synthesize`, `join`.
+    """Where the requests come from: exactly one of `path` (or `file`), `bundled`, `synthesize`, `join`.
 
-    `synthesize` and `join` hold the arguments of `traces.synthesize` and `traces.join`, without the seed: they are
-    drawn anew for each seed, as is a `path` whose trace carries the recipe it was drawn by. Any other is replayed as
-    it is.
+    `column`, `time_unit`, `hash_block_size`, `tick_s`, `run` and `skip_bad` say how a file is to be read
+    (`parsim.traces.reading.Reading`). `synthesize` and `join` hold the arguments of `traces.synthesize` and
+    `traces.join`, without the seed: they are drawn anew for each seed, as is a `path` whose trace carries the recipe
+    it was drawn by. Any other is replayed as it is.
     """
 
-    path: str | None = None
+    path: str | None = Field(None, validation_alias=AliasChoices("path", "file"))
     format: str | None = Field(None, description="forces a reader; detected from content otherwise")
+    column: dict[str, str] = Field({}, description="a trace's column -> the file's name for it")
+    time_unit: str | None = Field(None, description="of numeric time stamps: s, ms, us, ns")
+    hash_block_size: int | None = Field(None, description="tokens per prefix hash")
+    tick_s: float | None = Field(None, description="time stamps were rounded to this many seconds")
+    run: int | None = Field(None, description="which of several results in one file, from 1")
+    skip_bad: bool = Field(False, description="drop and count rows that break the schema")
     bundled: bool = False
     synthesize: dict[str, Any] | None = None
     join: dict[str, Any] | None = None
@@ -52,7 +68,22 @@ class TraceSource(_Strict):
         given = [self.path is not None, self.bundled, self.synthesize is not None, self.join is not None]
         if sum(given) != 1:
             raise ValueError("give exactly one of path, bundled, synthesize, join")
+        if self.path is None and self.reading != Reading():
+            raise ValueError("format, column and the like say how a file is read: give its path")
         return self
+
+    @property
+    def reading(self) -> Reading:
+        """How the file is to be read."""
+        return Reading(
+            self.format,
+            self.column,
+            self.time_unit,
+            self.hash_block_size,
+            self.tick_s,
+            self.run,
+            skip_bad=self.skip_bad,
+        )
 
 
 class SweepSpec(_Strict):

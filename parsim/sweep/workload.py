@@ -102,10 +102,11 @@ def load_trace(source: TraceSource, seed: int, requests: int | None = None) -> T
         UserError: the file is not a trace, or an argument of `synthesize` or `join` does not exist.
     """
     from parsim import traces
+    from parsim.traces.readers import trace_of
 
     count = {} if requests is None else {"n": requests}
     if source.path is not None:
-        trace = traces.redraw(traces.read_trace(source.path, source.format), seed, requests)
+        trace = traces.redraw(trace_of(source.path, source.reading), seed, requests)
     elif source.bundled:
         trace = traces.redraw(traces.bundled_trace(), seed, requests)
     elif source.synthesize is not None:

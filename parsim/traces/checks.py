@@ -20,6 +20,12 @@ MAX_ARRIVAL_S = 1e10
 """A later arrival (after 300 years) is a mistake of units, and beside it a clock in floating point would lose
 microseconds."""
 
+LOOSE = ("turn", "delay_s")
+"""Columns in which what is no number is nothing."""
+
+FAILED = "failed"
+"""A column that tells which requests the file says failed."""
+
 RAW_ARRIVAL = "raw.arrival_s"
 NUMBER = "number."
 """A column `number.NAME` holds the cells of NAME as f64, null where they are no numbers."""
@@ -37,6 +43,9 @@ class Draft:
         metadata: provenance known to the reader.
         notes: what the reader decided or dropped.
         starts_at_zero: whether arrivals are already counted from the start; else the first one becomes 0.
+        whole_seconds: whether every time stamp is a whole second in the file.
+        time_unit_sure: whether the unit of time stamps was said and not assumed.
+        own: whether this project wrote the file, with its metadata.
     """
 
     frame: pl.DataFrame
@@ -44,6 +53,9 @@ class Draft:
     metadata: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     starts_at_zero: bool = False
+    whole_seconds: bool = False
+    time_unit_sure: bool = True
+    own: bool = False
 
     def called(self, column: str) -> str:
         return self.fields.get(column, column)
@@ -64,7 +76,8 @@ def checked(
     Raises:
         UserError: rows break the schema (each is named with its place, field and value), or none is left.
     """
-    frame, notes = draft.frame, list(draft.notes)
+    notes = list(draft.notes)
+    frame = _without_failures(draft.frame, notes)
     if frame.is_empty():
         why = "".join(f"; {note}" for note in notes if note.startswith("dropped "))
         raise UserError(f"{path}: holds no requests; expected at least one row{why}")
@@ -87,9 +100,25 @@ def checked(
         frame = _typed(frame, draft)
     except pl.exceptions.PolarsError as error:
         raise UserError(f"{path}: a column is of an unexpected type ({str(error).splitlines()[0]})") from None
+    for column in frame.columns:
+        if column.startswith(SCORE_PREFIX) and (without := frame[column].null_count()):
+            notes.append(f"{without:,} of {frame.height:,} requests have no {column}")
     if "arrival_s" in frame.columns:
         frame = _in_order(frame, draft, notes)
     return frame.drop("row"), notes
+
+
+def _without_failures(frame: pl.DataFrame, notes: list[str]) -> pl.DataFrame:
+    """A request that the file says failed, or of 0 tokens, is dropped and counted, whatever the format."""
+    signs = [_number(frame, name) == 0 for name in ("prompt_tokens", "output_tokens")]
+    if FAILED in frame.columns:
+        signs.append(pl.col(FAILED))
+    kept = frame.filter(~pl.any_horizontal(signs).fill_null(False)).drop(FAILED, strict=False)
+    if kept.height < frame.height:
+        lost = frame.height - kept.height
+        why = "0 tokens, or an error" if FAILED in frame.columns else "0 tokens"
+        notes.append(f"dropped {lost:,} of {frame.height:,} requests that failed ({why})")
+    return kept
 
 
 def _is_text(frame: pl.DataFrame, column: str) -> bool:
@@ -133,7 +162,7 @@ def _number_faults(frame: pl.DataFrame, column: str, *, whole: bool, least: int 
     kind = "number" if raw == column else "time"
     faults: list[Fault] = [
         (_missing(frame, raw), pl.lit("is missing")),
-        (value.is_null(), pl.format(f"is '{{}}', not a {kind}", text)),
+        (value.is_null() & ~_missing(frame, raw), pl.format(f"is '{{}}', not a {kind}", text)),
         (value.is_nan(), pl.lit("is NaN")),
         (value.is_infinite(), pl.lit("is infinite")),
     ]
@@ -152,12 +181,11 @@ def _hash_faults(size: int) -> list[Fault]:
     full, found = (tokens // size).cast(pl.Int64), hashes.list.len().cast(pl.Int64)
     count = f"has {{}} hashes where the prompt has {{}} full blocks of {size} tokens"
     return [
-        (hashes.is_null(), pl.lit("is missing")),
+        (hashes.list.eval(pl.element().is_null()).list.any(), pl.lit("has an id that is empty")),
         (
-            hashes.list.eval(pl.element().is_null()).list.any(),
-            pl.lit("holds something that is not a 64-bit integer"),
+            (found > 0) & ((found < full) | (found > (tokens / size).ceil().cast(pl.Int64))),
+            pl.format(count, found, full),
         ),
-        ((found < full) | (found > (tokens / size).ceil().cast(pl.Int64)), pl.format(count, found, full)),
     ]
 
 
@@ -168,14 +196,15 @@ def _faults(frame: pl.DataFrame, draft: Draft) -> dict[str, list[Fault]]:
         for column in ("prompt_tokens", "output_tokens")
     }
     if "arrival_s" in frame.columns:
-        late = pl.format(f"is {{}}, above {MAX_ARRIVAL_S:g} s: check its unit", _shown(frame, "arrival_s"))
+        told = RAW_ARRIVAL if RAW_ARRIVAL in frame.columns else "arrival_s"
+        late = pl.format(f"is {{}}, above {MAX_ARRIVAL_S:g} s: check its unit", _shown(frame, told))
         faults["arrival_s"] = [
             *_number_faults(frame, "arrival_s", whole=False, least=0),
             (pl.col(NUMBER + "arrival_s") > MAX_ARRIVAL_S, late),
         ]
     for column in frame.columns:
         if column.startswith(SCORE_PREFIX):
-            faults[column] = _number_faults(frame, column, whole=False, least=None)
+            faults[column] = _number_faults(frame, column, whole=False, least=None)[1:]
     if "request_id" in draft.frame.columns:
         repeat = pl.format("is '{}', which an earlier row has", _shown(frame, "request_id"))
         faults["request_id"] = [
@@ -225,7 +254,7 @@ def _typed(frame: pl.DataFrame, draft: Draft) -> pl.DataFrame:
         "row",
         *(
             (pl.col(NUMBER + column) if column in numbers else pl.col(column))
-            .cast(schema[column])
+            .cast(schema[column], strict=column not in LOOSE)
             .alias(column)
             for column in columns
         ),

@@ -21,10 +21,13 @@ OPTIONAL: dict[str, pl.DataType] = {
     "prompt": pl.String(),
     "prefix_hashes": pl.List(pl.Int64()),
     "session_id": pl.String(),
+    "turn": pl.Int64(),
+    "delay_s": pl.Float64(),
     "client_id": pl.String(),
 }
 """Columns that a trace may have. `prefix_hashes`: one hash per full block of the prompt; the block's size in
-tokens is `hash_block_size` in the metadata."""
+tokens is `hash_block_size` in the metadata. `turn`: place of the request in its session, from 0. `delay_s`: seconds
+from the end of the turn before it to this request, null for a first turn: what a closed-loop replay waits."""
 
 SCORE_PREFIX = "score."
 """A column `score.NAME` holds a predictor's score: higher = longer expected response."""

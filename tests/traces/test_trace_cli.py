@@ -41,7 +41,7 @@ def test_convert_keeps_provenance_and_prints_notes(tmp_path):
     source.write_text("Timestamp,Request tokens,Response tokens\n1,5,6\n2,5,0\n3,7,8\n")
     done = run("convert", source, tmp_path / "b.parquet")
     assert done.returncode == 0
-    assert "note: dropped 1 of 3 rows with zero response tokens: failed requests" in done.stderr
+    assert "note: dropped 1 of 3 requests that failed (0 tokens)" in done.stderr
     trace = read_trace(tmp_path / "b.parquet")
     assert trace.metadata["format"] == "burstgpt"
     assert len(trace) == 2
@@ -105,7 +105,7 @@ def test_list_names_public_traces_and_formats():
 
 def test_import_and_help_load_nothing_heavy():
     code = (
-        "import sys, traces, parsim.traces.cli; "
+        "import sys, traces, parsim.cli.traces; "
         "print(sorted({'polars', 'numpy', 'scipy', 'torch', 'rich.progress'} & set(sys.modules)))"
     )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

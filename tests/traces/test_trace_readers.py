@@ -105,7 +105,7 @@ def test_burstgpt_old_columns_drop_and_count_failures(tmp_path):
     ]
     assert trace.frame["client_id"].to_list() == ["Conversation log", "API log"]
     assert "session_id" not in trace.frame.columns
-    assert trace.metadata["notes"] == "dropped 1 of 3 rows with zero response tokens: failed requests"
+    assert "dropped 1 of 3 requests that failed (0 tokens)" in trace.metadata["notes"]
 
 
 def test_burstgpt_new_columns_keep_sessions(tmp_path):
@@ -203,13 +203,13 @@ def test_vllm_bench_drops_failed_requests_and_starts_at_zero(tmp_path, indent):
         (0, 5, 3),
         (0.75, 8, 9),
     ]
-    assert trace.metadata["notes"] == "dropped 2 of 4 requests that failed"
+    assert trace.metadata["notes"] == "dropped 2 of 4 requests that failed (0 tokens, or an error)"
     assert trace.metadata["model"] == "m"
 
 
 def test_vllm_bench_without_details_names_the_option(tmp_path):
     short = {key: value for key, value in BENCH.items() if not key.endswith(("_lens", "_times"))}
-    with pytest.raises(UserError, match=r"no column input_lens, output_lens, start_times.*--save-detailed"):
+    with pytest.raises(UserError, match=r"no list input_lens, output_lens, start_times.*--save-detailed"):
         read_trace(written(tmp_path, "r.json", json.dumps(short)))
 
 
@@ -267,7 +267,7 @@ def test_corpus_of_several_models_needs_a_choice(tmp_path):
     assert read_corpus(path, "B").frame["output_tokens"].to_list() == [4, 5]
     with pytest.raises(UserError, match="choose one with --model: A, B"):
         read_corpus(path)
-    with pytest.raises(UserError, match="no lengths of model 'C'; its first row has: A, B"):
+    with pytest.raises(UserError, match="no lengths of model 'C'; found: A, B"):
         read_corpus(path, "C")
 
 
@@ -294,7 +294,7 @@ def test_plain_accepts_lists_of_hashes_in_csv_and_keeps_its_own_clock(tmp_path):
     assert trace.frame["prefix_hashes"].to_list() == [[1, 2], []]
     assert trace.hash_block_size == 4
     assert trace.score_names == ["pars"]
-    assert trace.metadata["notes"] == "column left out: promt (meant prompt?)"
+    assert trace.metadata["reading"] == "not used: promt (meant prompt?)"
 
 
 def test_recorded_shared_files(shared):

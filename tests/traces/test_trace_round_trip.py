@@ -28,7 +28,7 @@ def traces(draw: st.DrawFn) -> Trace:
     prompts = column(st.integers(1, 4 * block))
     data: dict[str, list] = {
         "request_id": ids,
-        "arrival_s": sorted(column(st.floats(0, 1e9))),
+        "arrival_s": sorted(column(st.floats(0, 9e8))),
         "prompt_tokens": prompts,
         "output_tokens": column(TOKENS),
     }
@@ -59,7 +59,7 @@ def test_round_trip(tmp_path, ending, trace):
     assert back.frame.schema == trace.frame.schema
     assert back.hash_block_size == trace.hash_block_size
     if ending == ".parquet":
-        assert back.metadata | {"format": "plain"} == trace.metadata | {"format": "plain"}
+        assert back.metadata | {"format": "table"} == trace.metadata | {"format": "table"}
 
 
 def test_same_trace_same_bytes(tmp_path):

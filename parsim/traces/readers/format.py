@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from difflib import SequenceMatcher
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import polars as pl
 
 from parsim.errors import UserError, closest
-from parsim.traces.checks import Draft
+from parsim.traces.readers.names import find, nearest
 from parsim.traces.readers.source import Source
+from parsim.traces.reading import Reading
 
-LIKENESS = 0.6
-"""Mean similarity of names (difflib) above which a file is a format with a column misspelt or missing."""
+TEXT = ("csv", "jsonl", "json", "parquet")
+JSON = ("jsonl", "json")
 
-SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
-"""What some programs write in place of commas."""
+
+@dataclass(frozen=True)
+class Rows:
+    """Requests that a reader took out of a nested file: a row each, the file's names, `row` numbering them from 0."""
+
+    frame: pl.DataFrame
+    notes: Sequence[str] = ()
+    metadata: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -22,78 +30,77 @@ class Format:
     """One file format.
 
     Attributes:
-        name: what `--format` takes.
+        name: what a user calls it.
         title: a few words for people.
+        origin: whose layout it is, and where it is described or published.
+        signature: names that give it away, in any spelling; all must be there. `len.`: anything inside `len`.
         kinds: kinds of `Source` that it comes in.
-        required: columns or keys that it cannot do without.
-        read: makes the draft of a trace; it may rely on the required columns.
-        has_arrivals: False for lengths or prompts alone: a corpus, which cannot be replayed by itself.
-        by_model: `read` takes a second argument, the model whose lengths are meant.
-        telltale: a column that gives the format away even where required ones are missing.
-        hint: how the program behind the format is made to write what is missing.
+        fields: schema column -> names in the file, the first there is taken; other columns are found by their names.
+        time_unit: of numbers in the arrival column, where they do not count from 1970 and their name says none.
+        hash_block_size: tokens per prefix hash.
+        licence, tokenizer: provenance where the file does not say.
+        rows: takes the requests out of a nested file; None where every record is a request.
+        lengths_only: it never holds arrivals: a corpus.
+        by_model: its rows have several models' lengths, one of which is chosen.
+        refused: why it cannot be read, and what can be done.
+        hint: how the program behind it is made to write what is missing.
     """
 
     name: str
     title: str
-    kinds: tuple[str, ...]
-    required: tuple[str, ...]
-    read: Callable[..., Draft]
-    has_arrivals: bool = True
+    origin: str
+    signature: tuple[str, ...]
+    kinds: tuple[str, ...] = TEXT
+    fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    time_unit: str | None = None
+    hash_block_size: int | None = None
+    licence: str = "not stated"
+    tokenizer: str = "not stated"
+    rows: Callable[[Source, Reading], Rows] | None = None
+    lengths_only: bool = False
     by_model: bool = False
-    telltale: str | None = None
+    refused: str | None = None
     hint: str | None = None
 
-    def missing(self, columns: Sequence[str]) -> list[str]:
-        return [column for column in self.required if column not in columns]
-
-    def likeness(self, columns: Sequence[str]) -> float:
-        """Mean over the required columns of the similarity to the nearest column found, 0 to 1."""
-        if self.telltale in columns:
-            return 1.0
-        best = [
-            max((SequenceMatcher(None, want.lower(), have.lower()).ratio() for have in columns), default=0.0)
-            for want in self.required
-        ]
-        return sum(best) / len(best)
+    def missing(self, names: Sequence[str]) -> list[str]:
+        return [name for name in self.signature if not _there(name, names)]
 
     def check(self, source: Source) -> None:
         """Raise a `UserError` unless the file can be read as this format."""
         if source.kind not in self.kinds:
             kinds = " or ".join(kind.upper() for kind in self.kinds)
             raise UserError(f"{source.path}: is {source.kind.upper()}, but format {self.name} is {kinds}")
-        missing = self.missing(source.columns)
+        if self.refused is not None:
+            raise UserError(f"{source.path}: {self.refused}")
+        missing = self.missing(source.names)
         if missing:
-            lacks = ", ".join(name + nearest(source.columns, name) for name in missing)
-            found = ", ".join(source.columns[:12]) or "none"
-            raise UserError(
-                f"{source.path}: no column {lacks}; found: {found}; "
-                f"{self.hint or f'rename it, or choose another --format than {self.name}'}"
+            found = ", ".join(source.names[:12]) or "none"
+            mend = self.hint or f"rename it, or choose another format than {self.name}"
+            lacks = ", ".join(
+                f"{name} (nearest: {near})" if (near := closest(name, source.names)) else name
+                for name in missing
             )
+            raise UserError(f"{source.path}: no column {lacks}; found: {found}; {mend}")
 
 
-def nearest(columns: Sequence[str], name: str = "arrival_s") -> str:
-    """ " (nearest: COLUMN)", or nothing where no column's name is like it."""
-    near = closest(name, columns)
-    return f" (nearest: {near})" if near else ""
+def _there(name: str, names: Sequence[str]) -> bool:
+    if name.endswith("."):
+        return any(one.startswith(name) for one in names)
+    return find(name, names) is not None
 
 
-def detect(source: Source, formats: Sequence[Format]) -> Format:
-    """The format whose required columns are all there (the most demanding one), else the likest.
+def detect(source: Source, formats: Sequence[Format], general: Format) -> Format:
+    """The format whose signature is all there (the longest one), else the general one."""
+    whole = [form for form in formats if source.kind in form.kinds and not form.missing(source.names)]
+    return max(whole, key=lambda form: (form.refused is None, len(form.signature)), default=general)
 
-    Raises:
-        UserError: nothing is like it.
-    """
-    fitting = [form for form in formats if source.kind in form.kinds]
-    whole = [form for form in fitting if not form.missing(source.columns)]
-    if whole:
-        return max(whole, key=lambda form: len(form.required))
-    likest = max(fitting, key=lambda form: form.likeness(source.columns), default=None)
-    if likest is None or likest.likeness(source.columns) < LIKENESS:
-        for other, called in SEPARATORS.items():
-            if source.kind == "csv" and len(source.columns) == 1 and other in source.columns[0]:
-                raise UserError(f"{source.path}: line 1: fields are separated by {called}, expected commas")
-        raise UserError(
-            f"{source.path}: format not recognised (columns: {', '.join(source.columns[:12]) or 'none'}); "
-            f"name it with --format ({', '.join(form.name for form in formats)})"
-        )
-    return likest
+
+def absent(source: Source, names: Sequence[str], column: str, what: str) -> UserError:
+    """No column was found for `column`: what is there, which is nearest in meaning, and how to say it."""
+    near = nearest(column, names)
+    found = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "") if names else "none"
+    guess = f" (nearest: {near})" if near else ""
+    return UserError(
+        f"{source.path}: no column tells {what}{guess}; found: {found}; "
+        f"say which with `--column {column}={near or 'NAME'}`"
+    )

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import codecs
 import csv
-import gzip
 import io
-import json
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import polars as pl
 
 from parsim.errors import UserError
+from parsim.traces.readers import json_text
+from parsim.traces.readers.packing import content
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 HEAD_BYTES = 65_536
 CSV_FIELD_LIMIT = 2**31 - 1
-TOO_DEEP = "is JSON nested without end, not a request"
-TOO_LONG = "holds a number of thousands of digits"
+SEPARATORS = (",", ";", "\t", "|")
 
 
 class Source:
@@ -29,32 +30,27 @@ class Source:
 
     Attributes:
         path: where it is.
-        kind: "csv", "jsonl", "json" or "parquet", told from its first bytes, not from its name.
+        content: its bytes unpacked, or its path where nothing is to be unpacked.
+        kind: "csv" (any separator), "jsonl", "json" or "parquet", told from its first bytes, not from its name.
 
     Raises:
-        UserError: it does not exist, is a folder, is empty, or is neither UTF-8 text nor Parquet.
+        UserError: it does not exist, is a folder, is empty, or is neither UTF-8 or UTF-16 text nor Parquet.
     """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        if self.path.is_dir():
-            raise UserError(f"{self.path}: is a folder, expected a trace file; name a file inside it")
+        self.content = content(self.path)
         try:
             with self.open() as file:
                 self.head = file.read(HEAD_BYTES)
-        except FileNotFoundError:
-            raise UserError(f"{self.path}: no such file; check the path") from None
-        except (OSError, EOFError) as error:
+        except OSError as error:
             raise UserError(f"{self.path}: cannot be read ({error}); check the file") from error
         if not self.head.strip():
             raise UserError(f"{self.path}: is empty; expected one row a request")
         self.kind = self._kind()
 
     def open(self) -> IO[bytes]:
-        """The file's bytes, unpacked if it is gzip-compressed."""
-        with open(self.path, "rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
-        return gzip.open(self.path, "rb") if packed else open(self.path, "rb")  # type: ignore[return-value]
+        return io.BytesIO(self.content) if isinstance(self.content, bytes) else open(self.content, "rb")
 
     def text(self) -> IO[str]:
         return io.TextIOWrapper(self.open(), encoding="utf-8-sig", newline="")
@@ -74,68 +70,79 @@ class Source:
                 f"{self.path}: is a binary file, expected CSV, JSONL, JSON or Parquet; convert it first"
             )
         start = text.removeprefix("\ufeff").lstrip()[:1]
+        if start not in ("[", "{"):
+            return "csv"
         if start == "[":
             return "json"
-        if start != "{":
-            return "csv"
-        first = self.first_object
-        return "json" if first is None or "input_lens" in first or "request_throughput" in first else "jsonl"
-
-    @cached_property
-    def first_object(self) -> dict[str, Any] | None:
-        """The JSON object on the first line with text; None for a JSON file over many lines."""
         with self.text() as file:
-            line = next(line for line in file if line.strip())
-        try:
-            first = json.loads(line)
-        except json.JSONDecodeError:
-            if line.strip() == "{":
-                return None
-            raise UserError(f"{self.path}: line 1 is not complete JSON; mend or delete the line") from None
-        except RecursionError:
-            raise UserError(f"{self.path}: line 1 {TOO_DEEP}") from None
-        except ValueError:
-            raise UserError(f"{self.path}: line 1 {TOO_LONG}") from None
-        return first if isinstance(first, dict) else None
+            filled = (line for line in file if line.strip())
+            lines = json_text.begins_lines(next(filled), next(filled, None), self.path)
+        return "jsonl" if lines else "json"
 
     @cached_property
-    def columns(self) -> list[str]:
-        """Column names: the CSV header, the keys of the first JSON object, the Parquet schema."""
-        if self.kind == "parquet":
-            return list(self.parquet_schema)
-        if self.kind == "csv":
-            with self.text() as file:
-                return [name.strip() for name in next(csv.reader(file), [])]
-        if self.kind == "json":
-            return list(self.json if isinstance(self.json, dict) else self.json[0])
-        return list(self.first_object or {})
+    def separator(self) -> str:
+        """What parts the fields of a CSV: the sign that parts its header most often."""
+        with self.text() as file:
+            head = file.readline()
+        return max(
+            SEPARATORS, key=lambda sign: (len(next(csv.reader([head], delimiter=sign), [])), sign == ",")
+        )
 
-    def csv(self, columns: Sequence[str]) -> pl.DataFrame:
-        """The named columns as text, with `row` numbering the records from 0; blank lines are left out.
+    @cached_property
+    def header(self) -> list[str]:
+        with self.text() as file:
+            return [name.strip() for name in next(csv.reader(file, delimiter=self.separator), [])]
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Columns of a table; of JSON the keys of all objects, those inside an object after a dot: `usage.tokens`."""
+        if self.kind == "csv":
+            return self.header
+        if self.kind == "parquet":
+            return [name for name, _ in json_text.leaves(self.parquet_schema)]
+        return [name for name, _ in json_text.leaves(self.json_schema)]
+
+    def table(self, names: Sequence[str]) -> pl.DataFrame:
+        """The named columns, of CSV and JSON as text, with `row` numbering the records from 0.
 
         Raises:
-            UserError: a record has too many fields, a quote is not closed, or a byte is not UTF-8.
+            UserError: the text breaks somewhere (the line is named), or the Parquet file is not whole.
         """
-        header = self.columns
-        for column in columns:
-            if header.count(column) > 1:
-                raise UserError(f"{self.path}: line 1 has the column {column} twice; rename or delete one")
+        if self.kind == "csv":
+            return self._csv(names)
+        if self.kind == "parquet":
+            tops = [name for name in self.parquet_schema if any(_within(one, name) for one in names)]
+            with self._whole_parquet(), self.open() as file:
+                frame = pl.read_parquet(file, columns=tops)
+        else:
+            frame = self._json(names)
+        return json_text.flat(frame, names).with_row_index("row")
+
+    def _csv(self, names: Sequence[str]) -> pl.DataFrame:
+        header = self.header
+        for name in names:
+            if header.count(name) > 1:
+                raise UserError(f"{self.path}: line 1 has the column {name} twice; rename or delete one")
         try:
             frame = pl.read_csv(
-                self.path, infer_schema=False, glob=False, columns=sorted(map(header.index, columns))
+                self.content,
+                separator=self.separator,
+                infer_schema=False,
+                glob=False,
+                columns=sorted(map(header.index, names)),
             )
         except (pl.exceptions.PolarsError, UnicodeDecodeError) as error:
             raise self._csv_fault(error) from None
-        frame.columns = sorted(columns, key=header.index)
-        return frame.with_row_index("row").filter(~pl.all_horizontal(pl.col(list(columns)).is_null()))
+        frame.columns = sorted(names, key=header.index)
+        return frame.with_row_index("row").filter(~pl.all_horizontal(pl.col(list(names)).is_null()))
 
     def _csv_fault(self, error: Exception) -> UserError:
         """The line at which the CSV text breaks."""
         csv.field_size_limit(CSV_FIELD_LIMIT)
-        width = len(self.columns)
+        width = len(self.header)
         try:
             with self.text() as file:
-                reader = csv.reader(file, strict=True)
+                reader = csv.reader(file, strict=True, delimiter=self.separator)
                 for record in reader:
                     if len(record) > width:
                         found = (
@@ -148,7 +155,7 @@ class Source:
             )
         except UnicodeDecodeError:
             return self._not_utf8()
-        return UserError(f"{self.path}: is not readable CSV ({_brief(error)}); mend the file")
+        return UserError(f"{self.path}: is not readable CSV ({json_text.brief(error)}); mend the file")
 
     def _not_utf8(self) -> UserError:
         with self.open() as file:
@@ -159,76 +166,76 @@ class Source:
                     return UserError(f"{self.path}: line {number} is not UTF-8 text; save the file as UTF-8")
         return UserError(f"{self.path}: is not UTF-8 text; save the file as UTF-8")
 
-    def jsonl(self, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
-        """The named fields in the given types (null where absent), with `row` numbering the objects from 0.
+    @cached_property
+    def _lines(self) -> bytes | Path:
+        """The JSON objects one a line, as Polars reads them: it takes *, ? and [] in a name for a pattern, and stops
+        at a byte order mark."""
+        if self.kind == "json":
+            return json_text.as_lines(self.objects)
+        if isinstance(self.content, Path):
+            if not self.head.startswith(codecs.BOM_UTF8) and not set(self.path.name) & set("*?["):
+                return self.content
+            return self.content.read_bytes().removeprefix(codecs.BOM_UTF8)
+        return self.content.removeprefix(codecs.BOM_UTF8)
 
-        Numbers are asked for as text, so that a bad value is a bad row and not an unreadable file.
-
-        Raises:
-            UserError: a line is not a complete JSON object, or a list is of another type.
-        """
-        # read_ndjson takes *, ? and [] in a name for a pattern, and stops at a byte order mark
-        marked = self.head.startswith(codecs.BOM_UTF8)
-        content: bytes | Path = self.path
-        if marked or set(self.path.name) & set("*?["):
-            with self.open() as file:
-                content = file.read().removeprefix(codecs.BOM_UTF8)
+    @cached_property
+    def json_schema(self) -> dict[str, pl.DataType]:
+        """Keys of all objects and their types, numbers as text, so that a bad value is a bad row and not an unreadable
+        file."""
+        lines = self._lines if isinstance(self._lines, Path) else io.BytesIO(self._lines)
         try:
-            return pl.read_ndjson(content, schema=schema).with_row_index("row")
+            found = pl.scan_ndjson(lines, infer_schema_length=None).collect_schema()
         except (pl.exceptions.PolarsError, UnicodeDecodeError) as error:
-            raise self._jsonl_fault(schema, error) from None
+            self._check_lines(error)
+            keys = dict.fromkeys(key for item in self.objects for key in item)
+            return {key: pl.String() for key in keys}
+        return {name: json_text.as_text(kind) for name, kind in found.items()}
 
-    def _jsonl_fault(self, schema: Mapping[str, pl.DataType], error: Exception) -> UserError:
-        """The line at which the JSON text breaks, or the value that is not of its type."""
+    def _json(self, names: Sequence[str]) -> pl.DataFrame:
+        wanted = {
+            name: kind for name, kind in self.json_schema.items() if any(_within(one, name) for one in names)
+        }
+        try:
+            return pl.read_ndjson(self._lines, schema=wanted)
+        except (pl.exceptions.PolarsError, UnicodeDecodeError) as error:
+            self._check_lines(error)
+            raise UserError(
+                f"{self.path}: is not readable JSON ({json_text.brief(error)}); mend the file"
+            ) from None
+
+    def _check_lines(self, error: Exception) -> None:
+        """Raise a `UserError` that names the line at which JSON lines break, if one does."""
+        if self.kind != "jsonl":
+            return
         try:
             with self.text() as file:
                 for number, line in enumerate(file, start=1):
-                    fault = _line_fault(line, schema) if line.strip() else None
+                    fault = json_text.line_fault(line) if line.strip() else None
                     if fault:
-                        return UserError(f"{self.path}: line {number}: {fault}; mend or delete the line")
+                        raise UserError(f"{self.path}: line {number}: {fault}; mend or delete the line")
         except UnicodeDecodeError:
-            return self._not_utf8()
-        return UserError(f"{self.path}: is not readable JSONL ({_brief(error)}); mend the file")
+            raise self._not_utf8() from None
 
     @cached_property
-    def json(self) -> Any:
-        """The whole file as one JSON value: an object, or a list of objects.
+    def objects(self) -> list[dict[str, Any]]:
+        """The objects of a JSON file: those of its list, or the one that it is; of JSON lines, one a line.
 
         Raises:
             UserError: it is not complete JSON; the line is named.
         """
         try:
             with self.text() as file:
-                value = json.load(file)
-        except json.JSONDecodeError as error:
-            hint = (
-                "holds more than one result"
-                if error.msg == "Extra data"
-                else f"is not complete JSON ({error.msg})"
-            )
-            raise UserError(
-                f"{self.path}: line {error.lineno}: {hint}; keep one whole JSON value a file"
-            ) from None
-        except RecursionError:
-            raise UserError(f"{self.path}: {TOO_DEEP}") from None
+                if self.kind == "jsonl":
+                    return json_text.lines(file, self.path)
+                return json_text.whole(file.read(), self.path)
         except UnicodeDecodeError:
             raise self._not_utf8() from None
-        except ValueError:
-            raise UserError(f"{self.path}: {TOO_LONG}") from None
-        if not isinstance(value, dict) and not (value and all(isinstance(item, dict) for item in value)):
-            raise UserError(f"{self.path}: expected a JSON object or a list of objects; check the file")
-        return value
 
     @cached_property
     def parquet_schema(self) -> dict[str, pl.DataType]:
         """Columns and their types."""
         with self._whole_parquet(), self.open() as file:
             return dict(pl.read_parquet_schema(file))
-
-    def parquet(self, columns: Sequence[str]) -> pl.DataFrame:
-        """The named columns, with `row` numbering the rows from 0."""
-        with self._whole_parquet():
-            return pl.read_parquet(self.path, columns=list(columns), glob=False).with_row_index("row")
 
     def parquet_metadata(self) -> dict[str, str]:
         """The key-value metadata, without Arrow's own."""
@@ -243,7 +250,7 @@ class Source:
             yield
         except (pl.exceptions.PolarsError, OSError) as error:
             raise UserError(
-                f"{self.path}: is not whole Parquet ({_brief(error)}); fetch or write it again"
+                f"{self.path}: is not whole Parquet ({json_text.brief(error)}); fetch or write it again"
             ) from None
 
     def where(self, records: Sequence[int]) -> list[str]:
@@ -252,7 +259,7 @@ class Source:
             return [f"row {record + 1}" for record in records]
         wanted, places = set(records), {}
         with self.text() as file:
-            starts = _csv_lines(file) if self.kind == "csv" else _jsonl_lines(file)
+            starts = self._csv_lines(file) if self.kind == "csv" else json_text.line_numbers(file)
             for record, line in enumerate(starts):
                 if record in wanted:
                     places[record] = f"line {line}"
@@ -260,45 +267,16 @@ class Source:
                     break
         return [places[record] for record in records]
 
-
-def _csv_lines(file: IO[str]) -> Iterator[int]:
-    """First line (1-based) of each record after the header."""
-    csv.field_size_limit(CSV_FIELD_LIMIT)
-    reader = csv.reader(file)
-    next(reader)
-    start = reader.line_num + 1
-    for _ in reader:
-        yield start
+    def _csv_lines(self, file: IO[str]) -> Iterator[int]:
+        """First line (1-based) of each record after the header."""
+        csv.field_size_limit(CSV_FIELD_LIMIT)
+        reader = csv.reader(file, delimiter=self.separator)
+        next(reader)
         start = reader.line_num + 1
+        for _ in reader:
+            yield start
+            start = reader.line_num + 1
 
 
-def _jsonl_lines(file: IO[str]) -> Iterator[int]:
-    """Line (1-based) of each object."""
-    return (number for number, line in enumerate(file, start=1) if line.strip())
-
-
-def _line_fault(line: str, schema: Mapping[str, pl.DataType]) -> str | None:
-    """Why one line of JSONL cannot be read in the schema; None if it can."""
-    try:
-        record = json.loads(line)  # Python's reader takes NaN and Infinity, which JSON does not have
-    except json.JSONDecodeError:
-        return "is not complete JSON"
-    except RecursionError:
-        return TOO_DEEP
-    except ValueError:
-        return TOO_LONG
-    if not isinstance(record, dict):
-        return "is not a JSON object"
-    for name, value in record.items():
-        if isinstance(value, float) and not math.isfinite(value):
-            return f"{name} is {value}, not a number"
-        if isinstance(schema.get(name), pl.List):
-            try:
-                pl.Series([value], dtype=schema[name], strict=True)
-            except (TypeError, OverflowError, pl.exceptions.PolarsError):
-                return f"{name} is not a list of 64-bit integers"
-    return None
-
-
-def _brief(error: Exception) -> str:
-    return str(error).splitlines()[0][:120]
+def _within(name: str, top: str) -> bool:
+    return name == top or name.startswith(f"{top}.")

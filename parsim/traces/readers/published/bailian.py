@@ -1,4 +1,4 @@
-"""Qwen-Bailian traces (ATC'25; github.com/alibaba-edu/qwen-bailian-usagetraces-anon): one JSON object a line.
+"""Qwen-Bailian traces (ATC'25): one JSON object a line.
 
 `timestamp` (seconds), `input_length`, `output_length`, `hash_ids` (one per 16 tokens), `chat_id`,
 `parent_chat_id` (-1 at a conversation's first turn), `type` (text, search, image, file), `turn`.
@@ -10,33 +10,19 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from parsim.traces.checks import Draft
-from parsim.traces.readers.format import Format
+from parsim.traces.readers.format import Format, Rows
 from parsim.traces.readers.source import Source
+from parsim.traces.reading import Reading
 
 BLOCK_TOKENS = 16
-FIELDS = {
-    "arrival_s": "timestamp",
-    "prompt_tokens": "input_length",
-    "output_tokens": "output_length",
-    "prefix_hashes": "hash_ids",
-    "client_id": "type",
-}
 
 
-def read(source: Source) -> Draft:
-    text, hashes = pl.String(), pl.List(pl.Int64())
-    names = {*FIELDS.values(), "chat_id", "parent_chat_id"}
-    schema = {name: hashes if name == "hash_ids" else text for name in sorted(names)}
-    frame = source.jsonl(schema).rename({name: column for column, name in FIELDS.items()})
-    frame = frame.with_columns(session_id=first_chats(frame["chat_id"], frame["parent_chat_id"]))
-    metadata = {
-        "source": "a file in the layout of the Qwen-Bailian traces, ATC'25",
-        "licence": "Apache-2.0 where it is Alibaba's own",
-        "tokenizer": "Qwen",
-        "hash_block_size": str(BLOCK_TOKENS),
-    }
-    return Draft(frame.drop("chat_id", "parent_chat_id"), fields=FIELDS, metadata=metadata)
+def rows(source: Source, reading: Reading) -> Rows:
+    frame = source.table(source.names)
+    own, parents = (
+        frame[next(n for n in frame.columns if n.lower() == name)] for name in ("chat_id", "parent_chat_id")
+    )
+    return Rows(frame.drop(own.name, parents.name).with_columns(session_id=first_chats(own, parents)))
 
 
 def first_chats(chats: pl.Series, parents: pl.Series) -> pl.Series:
@@ -59,9 +45,22 @@ def first_chats(chats: pl.Series, parents: pl.Series) -> pl.Series:
 
 
 FORMAT = Format(
-    "bailian",
-    "Qwen-Bailian JSONL",
-    ("jsonl",),
-    ("chat_id", "parent_chat_id", "timestamp", "input_length", "output_length", "hash_ids"),
-    read,
+    name="bailian",
+    title="Qwen-Bailian JSONL",
+    origin="a file in the layout of the Qwen-Bailian traces, ATC'25 "
+    "(github.com/alibaba-edu/qwen-bailian-usagetraces-anon)",
+    signature=("chat_id", "parent_chat_id", "timestamp", "input_length", "output_length"),
+    kinds=("jsonl", "json", "csv", "parquet"),
+    fields={
+        "arrival_s": ("timestamp",),
+        "prompt_tokens": ("input_length",),
+        "output_tokens": ("output_length",),
+        "prefix_hashes": ("hash_ids",),
+        "client_id": ("type",),
+        "session_id": ("session_id",),
+    },
+    hash_block_size=BLOCK_TOKENS,
+    licence="Apache-2.0 where it is Alibaba's own",
+    tokenizer="Qwen",
+    rows=rows,
 )

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from parsim.cli.reading import Column, Format, HashBlockSize, Run, SkipBad, Tick, TimeUnit, reading, say
+from parsim.errors import UserError
+
 if TYPE_CHECKING:
-    from parsim.traces.corpus import Corpus
     from parsim.traces.trace import Trace
 
 app = typer.Typer(
@@ -19,10 +21,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Format = Annotated[
-    str | None, typer.Option("--format", help="Read as this format; told from the content if left out.")
-]
-SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Drop and count rows that break the schema.")]
 Seed = Annotated[int, typer.Option(help="Same seed, same trace.")]
 Out = Annotated[Path, typer.Option(help="File to write: .parquet (keeps the metadata), .csv or .jsonl.")]
 Model = Annotated[
@@ -43,6 +41,11 @@ def info(
         Path | None, typer.Argument(help="A trace or corpus; the bundled trace if left out, or bundled.")
     ] = None,
     format: Format = None,
+    column: Column = None,
+    time_unit: TimeUnit = None,
+    hash_block_size: HashBlockSize = None,
+    tick: Tick = None,
+    run: Run = None,
     model: Model = None,
     skip_bad: SkipBad = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
@@ -50,10 +53,12 @@ def info(
     """Print rate, burstiness, lengths, KV tokens demanded, and what the trace lacks."""
     from parsim.traces.info import describe
     from parsim.traces.info_table import show
+    from parsim.traces.readers import read
     from parsim.traces.trace import BUNDLED
 
     chosen = BUNDLED if path is None or str(path) == "bundled" else path
-    figures = describe(_read_any(chosen, format, model, skip_bad))
+    how = reading(format, column, time_unit, hash_block_size, tick, run, model, skip_bad)
+    figures = describe(read(chosen, how))
     if json:
         from json import dumps
 
@@ -69,6 +74,11 @@ def convert(
         Path, typer.Argument(help="File to write: .parquet (keeps the metadata), .csv or .jsonl.")
     ],
     format: Format = None,
+    column: Column = None,
+    time_unit: TimeUnit = None,
+    hash_block_size: HashBlockSize = None,
+    tick: Tick = None,
+    run: Run = None,
     skip_bad: SkipBad = False,
     first: Annotated[int | None, typer.Option(help="Keep only the first so many requests.")] = None,
     jitter: Annotated[
@@ -78,9 +88,11 @@ def convert(
 ) -> None:
     """Write a trace in this project's schema."""
     from parsim.traces.draw.jitter import jitter as spread
-    from parsim.traces.readers import read_trace
+    from parsim.traces.readers import trace_of
 
-    trace = read_trace(path, format, skip_bad=skip_bad)
+    if jitter and tick is not None:
+        raise UserError("--jitter: --tick spreads arrivals already; leave one of them out")
+    trace = trace_of(path, reading(format, column, time_unit, hash_block_size, tick, run, None, skip_bad))
     if jitter:
         spread_out = spread(trace, seed)
         if spread_out is trace:
@@ -140,13 +152,16 @@ def join(
     requests: Annotated[int | None, typer.Option(help="How many; all that fit if left out.")] = None,
     seed: Seed = 0,
     format: Format = None,
+    column: Column = None,
+    hash_block_size: HashBlockSize = None,
+    run: Run = None,
     skip_bad: SkipBad = False,
 ) -> None:
     """Let a corpus's rows arrive at a recorded trace's times, or by a process."""
     from parsim.traces.draw.joining import join as join_rows
-    from parsim.traces.readers import read_corpus
+    from parsim.traces.readers import corpus_of
 
-    rows = read_corpus(corpus, model, format, skip_bad=skip_bad)
+    rows = corpus_of(corpus, reading(format, column, None, hash_block_size, None, run, model, skip_bad))
     _write(join_rows(rows, arrivals, seed, requests), out)
 
 
@@ -190,26 +205,16 @@ def list_traces(own: Catalogue = None) -> None:
     formats = Table("format", "what", "holds", title="--format")
     for form in FORMATS.values():
         formats.add_row(
-            form.name, form.title, "trace" if form.has_arrivals else "corpus: join it with arrivals"
+            form.name, form.title, "corpus: join it with arrivals" if form.lengths_only else "trace"
         )
     console = Console()
     console.print(public)
     console.print(formats)
 
 
-def _read_any(path: Path, format: str | None, model: str | None, skip_bad: bool) -> Trace | Corpus:
-    """A trace, or a corpus where the file has no arrivals."""
-    from parsim.traces.readers import has_arrivals, read_corpus, read_trace
-
-    if has_arrivals(path, format):
-        return read_trace(path, format, skip_bad=skip_bad)
-    return read_corpus(path, model, format, skip_bad=skip_bad)
-
-
 def _write(trace: Trace, out: Path) -> None:
     from parsim.traces.write import write_trace
 
     write_trace(trace, out)
-    if "notes" in trace.metadata:
-        print(f"note: {trace.metadata['notes']}", file=sys.stderr)
+    say(trace)
     print(f"{out}: {len(trace):,} requests over {trace.span_s:,.1f} s")

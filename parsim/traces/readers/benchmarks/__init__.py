@@ -1,0 +1,1 @@
+"""Results of benchmark clients: what they sent, and when."""

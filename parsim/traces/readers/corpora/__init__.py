@@ -1,0 +1,1 @@
+"""Conversations and prompts: lengths, mostly without arrival times."""

@@ -1,0 +1,1 @@
+"""Logs of gateways, servers and tracing."""

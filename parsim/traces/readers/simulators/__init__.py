@@ -1,0 +1,1 @@
+"""Workloads and recordings in the layouts of other simulators."""
