@@ -46,9 +46,12 @@ def command_line(name: str, options: Any, hidden: tuple[str, ...] = ("out",)) ->
         if isinstance(declared, ArgumentInfo):
             arguments.append(_word(value))
             continue
-        named = getattr(declared, "param_decls", None) or [f"--{field.name.replace('_', '-')}"]
+        given = (
+            declared.default if declared is not None else None
+        )  # Annotated[..., Option("--set")] puts it there
+        option = given if isinstance(given, str) else f"--{field.name.replace('_', '-')}"
         for one in value if isinstance(value, list | tuple) else [value]:
-            words += named[:1] if one is True else [named[0], _word(one)]
+            words += [option] if one is True else [option, _word(one)]
     return " ".join(["parsim", name, *arguments, *words])
 
 
