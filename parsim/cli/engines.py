@@ -27,6 +27,6 @@ def engines() -> None:
             f"{engine.num_gpu_blocks:,}",
             str(engine.max_num_seqs),
             str(engine.max_num_batched_tokens),
-            f"{engine.step_time.base_s * 1e3:.3g}",
+            f"{engine.step_time.least_s * 1e3:.3g}",
         )
     Console().print(table)

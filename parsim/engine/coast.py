@@ -93,6 +93,6 @@ class Coast:
         self.steps = steps
         return True
 
-    def taken(self, time_s: float) -> int:
-        """Blocks taken by the steps that were formed before `time_s`."""
-        return sum(self.blocks[: bisect_left(self.times, time_s, 0, self.steps)])
+    def formed(self, time_s: float) -> int:
+        """How many of the steps were formed before `time_s`."""
+        return bisect_left(self.times, time_s, 0, self.steps)

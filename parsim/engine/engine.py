@@ -129,7 +129,9 @@ class Engine:
         """Share of the usable blocks that are in use now."""
         used = self._usable_blocks - self.former.cache.free
         if self._coast is not None:
-            used += self._coast.taken(self.env.now)
+            steps, decoding = self._coast.formed(self.env.now), self.former.decoding
+            numbers = range(self.step + 1, self.step + steps + 1)
+            used += sum(decoding.due[number % decoding.block_size] for number in numbers)
         return used / self._usable_blocks
 
     def _serve(self) -> Generator[simpy.Event, None, None]:

@@ -28,7 +28,7 @@ def clairvoyant_score(column: str, engine: EngineConfig) -> pl.Expr:
     p, n = (pl.col(name).cast(pl.Float64) for name in ("prompt_tokens", "output_tokens"))
     if column == "output_tokens":
         return n
-    step = engine.step_time
+    step = engine.step_time.additive(engine.max_num_seqs)
     prompt = (step.prefill_token_s + step.base_s / engine.max_num_batched_tokens) * p
     pairs = step.attention_pair_s * p * (p + 1) / 2
     response = (step.decode_seq_s + step.base_s / engine.max_num_seqs) * (n - 1)

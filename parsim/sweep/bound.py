@@ -83,6 +83,8 @@ def lower_bound_ms(
     """
     if len(arrival_s) == 0:
         return float("nan")
+    # Where reading and arithmetic overlap, a step is at least as long as on the tangent, in which they add up.
+    engine = engine.model_copy(update={"step_time": engine.step_time.additive(engine.max_num_seqs)})
     splits = [s for s in _SPLITS if s[2] == 0] if shared_prefixes else _SPLITS
     bounds = []
     for split in splits:

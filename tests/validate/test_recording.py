@@ -18,7 +18,7 @@ from parsim.engine import EngineConfig, load_engine
 from parsim.errors import UserError
 from parsim.validate.calibration.card import find_card
 from parsim.validate.calibration.fit import TERMS, Fit, fit_step_time, split
-from parsim.validate.calibration.recording import Calibrated, calibrate, carry, predict, unfitted
+from parsim.validate.calibration.recording import Calibrated, calibrate, carry, engine_of, predict, unfitted
 from parsim.validate.calibration.replay import Load, replay
 from parsim.validate.recordings.measured import read_measured
 from parsim.validate.report.comparison import Pair, errors
@@ -367,3 +367,24 @@ def test_half_of_a_real_gpu_recording_predicts_the_other_half(shared: Path, tmp_
     assert _worst(tmp_path, "not fitted") < 0.015
     assert "Reading the weights once takes" in (tmp_path / "validation.html").read_text()
     assert load_engine(str(tmp_path / "engine.yaml")).step_time.source == "fitted"
+
+
+@pytest.mark.parametrize(
+    ("name", "blocks"),
+    [
+        ("RTX4090_Llama-3.1-8B", None),
+        ("RTX4090_Llama-3.1-8B_128seqs", 2958),  # not recorded; as fitted in data/README.md
+        ("RTXPRO6000_Llama-3.1-8B", None),  # not recorded; never short
+    ],
+)
+def test_presets_are_within_15_percent_of_real_recordings(
+    shared: Path, name: str, blocks: int | None
+) -> None:
+    """Golden: mean, p90 and p99 of TTFT, TPOT and E2E with the step time of the preset."""
+    measured = read_measured(shared / "data/recordings" / name)
+    config, _, _ = engine_of(measured, find_card(measured), {"num_gpu_blocks": blocks} if blocks else {})
+    assert config.step_time.source == "roofline"
+    table = errors([Pair("fcfs", "x", [measured.requests], [predict(measured, config)])])
+    headline = table.filter(pl.col("metric").str.contains("^(mean|p90|p99)_(ttft|tpot|e2el)_ms$"))
+    assert headline.height == 9
+    assert headline["error"].abs().max() < 0.15

@@ -19,7 +19,9 @@ class Costs:
         experts_s: reading all routed experts.
         expert_share: share of the experts that one token uses; 0 in a dense model.
         token_s: arithmetic of a token in all projections.
+        passed_s: reading and writing of a token's activations between the projections.
         sampled_s: arithmetic of the output matrix, for a token that is sampled.
+        drawn_s: reading and writing of its logits.
         kv_token_s: reading (or, with latent attention and few cards, computing with) one cached token.
         window_s: reading the sliding layers' windows of one decoding sequence whose context is at least that long.
         pair_s: attention of one (query, key) pair in the layers that see everything.
@@ -32,7 +34,9 @@ class Costs:
     experts_s: float
     expert_share: float
     token_s: float
+    passed_s: float
     sampled_s: float
+    drawn_s: float
     kv_token_s: float
     window_s: float
     pair_s: float
@@ -48,9 +52,11 @@ class Costs:
 def costs_of(model: Model, precision: Precision, card: Card, tp: int) -> Costs:
     """Costs of one step on each of `tp` cards.
 
-    FLOPs: 2 per weight and token, 2 * (key + value dimension) per head, query and key (Kaplan et al. 2020). Reading of
-    latents: absorbed attention, `heads * 2 * (2 * rank + rope)` FLOPs a cached token. All-reduces: two a layer, ring,
-    `2 (tp - 1) / tp` times a token's hidden state in 2 bytes through the link.
+    FLOPs: 2 per weight and token, 2 * (key + value dimension) per head, query and key (Kaplan et al. 2020). Latents
+    are read by absorbed attention, about `heads * 4 * (rank + rope)` FLOPs a cached token. All-reduces: two a layer,
+    ring, `2 (tp - 1) / tp` times a token's hidden state in 2 bytes through the link. Between the projections: the
+    hidden state is read or written twelve times a layer, the feed-forward activations three times, 2 bytes each;
+    logits eight bytes.
     """
     weights = model.weights
     experts = expert_bytes(model, precision, tp)
@@ -74,6 +80,8 @@ def costs_of(model: Model, precision: Precision, card: Card, tp: int) -> Costs:
         experts_s=experts / card.bandwidth,
         expert_share=share,
         token_s=2.0 * used / flops,
+        passed_s=model.layers * 2.0 * (12 * model.hidden + 3 * _width(model) / tp) / card.bandwidth,
+        drawn_s=8.0 * model.vocabulary / card.bandwidth,
         sampled_s=2.0 * model.head_weights / tp / card.flops,
         kv_token_s=kv_token,
         window_s=model.sliding_layers * model.sliding_window * cached / card.bandwidth,
@@ -82,3 +90,8 @@ def costs_of(model: Model, precision: Precision, card: Card, tp: int) -> Costs:
         exchange_token_s=2 * model.layers * exchange,
         exchanges=2 * model.layers if tp > 1 else 0,
     )
+
+
+def _width(model: Model) -> int:
+    """Feed-forward activations of a token in one layer."""
+    return max(model.feed_forward, model.experts_per_token * model.expert_width)

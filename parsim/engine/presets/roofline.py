@@ -8,32 +8,61 @@ from parsim.engine.config import EngineConfig
 from parsim.engine.presets import defaults, memory
 from parsim.engine.presets.cards import CARDS, GIB
 from parsim.engine.presets.costs import Costs, costs_of
+from parsim.engine.presets.model import Model
 from parsim.engine.presets.models import model_of
 from parsim.engine.presets.precision import precision_of
 from parsim.engine.presets.source import PresetSource
 from parsim.engine.step_time import StepTime
 from parsim.errors import UserError, nearest
 
-BANDWIDTH_EFFICIENCY = 0.9
-"""Share of the datasheet's bandwidth that weight and KV reads reach: assumed."""
+REACHED = {
+    "rtx-4090": (0.93, 1.0),
+    "rtx-pro-6000": (0.80, 0.78),
+    "a100-80g": (0.78, 0.72),
+    "h100": (0.86, 0.73),
+}
+"""Shares of the datasheet's bandwidth and FLOP/s that dense projections of 7B to 72B models reach in public profiles:
+LLMServingSim's of vLLM 0.19 kernels (RTX 4090, RTX PRO 6000) and vidur's (A100, H100); figures in docs/presets.md."""
 
-COMPUTE_EFFICIENCY = 0.6
-"""Share of the datasheet's FLOP/s that prefill reaches: assumed."""
+ALIKE = {"a100-40g": "a100-80g", "rtx-5090": "rtx-pro-6000"}
+"""Cards without a profile that are built as one that has it; the others by generation."""
+
+REACHED_BY = {
+    "ampere": (0.80, 0.72),
+    "ada": (0.88, 0.80),
+    "hopper": (0.86, 0.73),
+    "blackwell": (0.85, 0.70),
+    "blackwell-rtx": (0.80, 0.78),
+    "cdna3": (0.75, 0.55),
+}
+"""The same where no profile of the card was found: assumed from its kin (cdna3: assumed)."""
+
+EXPERT_COMPUTE = 0.65
+"""What of that share of FLOP/s a mixture of experts reaches: 0.45-0.53 of the datasheet's instead of 0.78 for
+Qwen3-30B-A3B on an RTX PRO 6000 (LLMServingSim's profile)."""
+
+ATTENTION_COMPUTE = 0.5
+"""Share of the FLOP/s that prefill attention reaches: 0.62 (RTX 4090), 0.40 (RTX PRO 6000) at 2,048 tokens there."""
+
+LAYER_S = 15e-6
+"""Seconds of a layer that no size explains: norms, rotary embedding, cache writes (10 us there) and the fixed part of
+attention (8-14 us), some of which overlaps in CUDA graphs."""
+
+STEP_S = 0.3e-3
+"""Scheduling and launches of a step that do not overlap with the GPU: assumed."""
+
+SEQUENCE_S = 12e-6
+"""Sampling, bookkeeping and output of one decoding sequence on the CPU: chosen with sight of the recordings."""
+
+CACHE_READ = 0.85
+"""What of the bandwidth that weights reach reading the KV cache does: sequences of unlike length leave parts of the
+card idle. 0.86-0.97 for 64 to 256 alike sequences there; this was chosen with sight of the recordings."""
 
 LINK_EFFICIENCY = 0.7
 """Share of the link's bandwidth that an all-reduce reaches: assumed."""
 
 EXCHANGE_S = {"NVLink": 8e-6, "xGMI": 12e-6, "PCIe": 25e-6}
 """Seconds of a small all-reduce by link: assumed."""
-
-STEP_OVERHEAD_S = 0.5e-3
-"""Launches and scheduling of a step that do not overlap with the GPU: assumed."""
-
-SEQUENCE_OVERHEAD_S = 10e-6
-"""Sampling and bookkeeping of one decoding sequence: assumed."""
-
-TYPICAL_BATCH = 32
-"""Tokens of a step at which the experts that it reads are counted."""
 
 LEAST_TOKENS = 2048
 """A model fits on its cards if the KV cache holds a context of so many tokens."""
@@ -42,20 +71,26 @@ TIGHT_BYTES = 6e9
 """A KV cache below this is so small beside what is only estimated that its size is a guess."""
 
 
-def step_time(costs: Costs, link: str, provenance: str) -> StepTime:
-    """Roofline: weights are read once a step, FLOPs add up, cached tokens are read by decoding sequences."""
-    read = costs.weights_s + costs.experts_s * costs.touched(TYPICAL_BATCH)
+def reached(gpu: str) -> tuple[float, float]:
+    """Shares of bandwidth and FLOP/s of this card."""
+    return REACHED.get(ALIKE.get(gpu, gpu), REACHED_BY[CARDS[gpu].generation])
+
+
+def step_time(model: Model, costs: Costs, gpu: str, provenance: str) -> StepTime:
+    """Reading of weights and arithmetic overlap; the rest adds up."""
+    bandwidth, flops = reached(gpu)
     exchange = costs.exchange_token_s / LINK_EFFICIENCY
-    token = costs.token_s / COMPUTE_EFFICIENCY + exchange
+    token = costs.passed_s / bandwidth + exchange
     return StepTime(
-        base_s=read / BANDWIDTH_EFFICIENCY + STEP_OVERHEAD_S + costs.exchanges * EXCHANGE_S[link],
-        prefill_token_s=token + costs.window_token_s / COMPUTE_EFFICIENCY,
-        decode_seq_s=token
-        + costs.sampled_s / COMPUTE_EFFICIENCY
-        + costs.window_s / BANDWIDTH_EFFICIENCY
-        + SEQUENCE_OVERHEAD_S,
-        kv_token_s=costs.kv_token_s / BANDWIDTH_EFFICIENCY,
-        attention_pair_s=costs.pair_s / COMPUTE_EFFICIENCY,
+        base_s=STEP_S + model.layers * LAYER_S + costs.exchanges * EXCHANGE_S[CARDS[gpu].link],
+        weights_s=costs.weights_s / bandwidth,
+        experts_s=costs.experts_s / bandwidth,
+        expert_share=costs.expert_share,
+        token_s=costs.token_s / flops / (EXPERT_COMPUTE if model.experts else 1.0),
+        prefill_token_s=token + costs.window_token_s / ATTENTION_COMPUTE,
+        decode_seq_s=token + (costs.drawn_s + costs.window_s) / bandwidth + SEQUENCE_S,
+        kv_token_s=costs.kv_token_s / bandwidth / CACHE_READ,
+        attention_pair_s=costs.pair_s / ATTENTION_COMPUTE,
         source="roofline",
         provenance=provenance,
     )
@@ -88,10 +123,12 @@ def preset(source: PresetSource) -> EngineConfig | None:
     if blocks * block_size < LEAST_TOKENS:
         return None
     where = source.gpu if tp == 1 else f"{tp} x {source.gpu} over {card.link}"
+    bandwidth, flops = reached(source.gpu)
+    measured = ALIKE.get(source.gpu, source.gpu) in REACHED
     provenance = (
-        f"roofline from the shape of {model.name} ({precision.name}) and the datasheet of {where}: "
-        f"{BANDWIDTH_EFFICIENCY:.0%} of bandwidth, {COMPUTE_EFFICIENCY:.0%} of FLOP/s, "
-        f"{STEP_OVERHEAD_S * 1e3:g} ms a step and {SEQUENCE_OVERHEAD_S * 1e6:g} us a sequence assumed; not measured"
+        f"roofline from the shape of {model.name} ({precision.name}) and the datasheet of {where}: {bandwidth:.0%} of "
+        f"bandwidth, {flops:.0%} of FLOP/s ({'as in public profiles' if measured else 'assumed'}), reading of weights "
+        f"and arithmetic overlap; {STEP_S * 1e3:g} ms a step and {LAYER_S * 1e6:g} us a layer assumed; not measured"
     )
     weights = memory.weight_bytes(model, precision, tp)
     words = [
@@ -126,5 +163,5 @@ def preset(source: PresetSource) -> EngineConfig | None:
         num_gpu_blocks=blocks,
         max_model_len=context,
         serve=shlex.join(serve),
-        step_time=step_time(costs_of(model, precision, card, tp), card.link, provenance),
+        step_time=step_time(model, costs_of(model, precision, card, tp), source.gpu, provenance),
     )

@@ -48,7 +48,11 @@ def assumptions(results: Results) -> list[tuple[str, str, str]]:
             ("decode_seq_s", "a decoding sequence"),
             ("kv_token_s", "a KV token read"),
             ("attention_pair_s", "an attention pair"),
+            ("weights_s", "reading the weights"),
+            ("experts_s", "reading all experts"),
+            ("token_s", "a token's arithmetic, beside that reading"),
         )
+        if step.get(k) or k == "base_s"
     )
     fit = step.get("fit_error")
     error = (

@@ -105,14 +105,22 @@ def headline(latency: Array, output_tokens: Array) -> Array:
     return np.array([[row.mean(), *np.percentile(row, (90, 99))] for row in rows])
 
 
-def _overlapped(roofline: StepTime) -> Array:
-    """Terms to start from: a roofline's, less what a real step hides behind the reading of the weights.
+def summed(step_time: StepTime) -> dict[str, float]:
+    """Seconds of each of `TERMS` as if nothing overlapped."""
+    always_s = step_time.base_s + step_time.weights_s + step_time.experts_s
+    own = {name: getattr(step_time, name) for name in TERMS}
+    token_s = step_time.token_s
+    return own | {
+        "base_s": always_s,
+        "prefill_token_s": step_time.prefill_token_s + token_s,
+        "decode_seq_s": step_time.decode_seq_s + token_s,
+    }
 
-    A roofline adds up what a GPU overlaps: the FLOPs of decoding sequences cost next to nothing while the weights
-    are read, and attention runs beside the projections.
-    """
-    terms = np.array([getattr(roofline, term) for term in TERMS])
-    return np.where(terms > 0, terms * (1.0, 0.75, 0.08, 1.35, 0.2), START)
+
+def _origin(roofline: StepTime) -> Array:
+    """Terms to start from: a roofline's; arithmetic of decoding sequences hides behind the reading of the weights."""
+    terms = np.array([*(summed(roofline) | {"decode_seq_s": roofline.decode_seq_s}).values()])
+    return np.where(terms > 0, terms, START)
 
 
 class Problem:
@@ -137,7 +145,7 @@ class Problem:
         self.real = latencies(measured)[:, fitted]
         self.scale = np.maximum(self.real.mean(axis=1, keepdims=True), 1e-9)
         self.goal = np.maximum(headline(self.real, self.output), 1e-9)
-        terms = _overlapped(start) if start else np.array(START)
+        terms = _origin(start) if start else np.array(START)
         self.origin = np.append(terms, _READY_S) if cold else terms
         self.runs = 0
 

@@ -10,7 +10,6 @@ import polars as pl
 
 from parsim.engine import StepTime
 from parsim.validate.calibration.calibrate import TOTALS
-from parsim.validate.calibration.fit import TERMS
 from parsim.validate.live.clock import ClockName
 from parsim.validate.live.serving import BUSY, Served
 
@@ -78,7 +77,7 @@ def speed(steps: pl.DataFrame, step_time: StepTime, clock: ClockName) -> float:
 
 def at_speed(step_time: StepTime, factor: float) -> StepTime:
     """The same machine when every step takes `factor` times as long."""
-    terms = {name: getattr(step_time, name) * factor for name in TERMS}
+    terms = {name: getattr(step_time, name) * factor for name in StepTime.model_fields if name.endswith("_s")}
     return step_time.model_copy(update=terms)
 
 

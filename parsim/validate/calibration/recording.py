@@ -21,6 +21,7 @@ from parsim.validate.calibration.fit import (
     first,
     fit_step_time,
     split,
+    summed,
 )
 from parsim.validate.calibration.replay import load_of, replay
 from parsim.validate.recordings.measured import Measured
@@ -192,7 +193,7 @@ def terms(calibrated: Calibrated) -> pl.DataFrame:
                 "fitted": getattr(calibrated.config.step_time, name),
                 "relative_error": fit.relative_error[name] if fit else None,
                 "physics": calibrated.physics.get(name),
-                "roofline": getattr(calibrated.roofline.step_time, name) if calibrated.roofline else None,
+                "roofline": summed(calibrated.roofline.step_time)[name] if calibrated.roofline else None,
             }
             for name in TERMS
         ],
