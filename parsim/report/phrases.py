@@ -25,6 +25,10 @@ METRIC_WORDS = {
 }
 
 
+FLOOD = 10
+"""From this many times the capacity on a share of it tells nothing any more."""
+
+
 def display(results: Results, policy: str) -> str:
     """The policy's label as people say it: emulated predictors always say so."""
     facts = results.facts["policies"].get(policy)
@@ -56,6 +60,8 @@ def where(results: Results, load: float) -> Markup:
         f"{load:g}", rate_number(results, load), number(lasts, seconds_words(lasts), "lasts", load=load)
     )
     if results.facts["capacity"]["known"]:
+        if load * trace["rate_rps"] > FLOOD * results.facts["capacity_rps"]:
+            return text + Markup(", far more than the engine sustains: a flood)")
         text += Markup(", {} of what the engine sustains").format(share_number(results, load))
     return text + Markup(")")
 

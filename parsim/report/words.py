@@ -7,6 +7,7 @@ import math
 
 from markupsafe import Markup
 
+from parsim.report.advice import is_default, is_judged, lasting, recommended, waits_for
 from parsim.report.page import figure, number
 from parsim.report.phrases import (
     METRIC_WORDS,
@@ -44,7 +45,14 @@ NOBODY_WAITS = 0.01
 
 
 def headline(j: Judgement, results: Results) -> Markup:
-    """The answer in one sentence."""
+    """The answer in one sentence, about the very command that is printed beside it."""
+    if is_judged(results, j.policy) or (is_default(results) and not j.answer.startswith("helps")):
+        return verdict(j, results)
+    return recommended(results) or verdict(j, results)
+
+
+def verdict(j: Judgement, results: Results) -> Markup:
+    """Whether the order judged helps, in one sentence."""
     name, place = display(results, j.policy), where(results, j.load)
     own = {"policy": j.policy, "load": j.load, "metric": HEADLINE}
     sure = interval_words(j.gain, results, "gain", j.seeds, **own)
@@ -118,7 +126,8 @@ def _idle(j: Judgement, results: Results) -> Markup:
 
 def sentences(j: Judgement, results: Results) -> list[Markup]:
     """By how much and how sure; what would decide it; who pays; where it begins; what else is known."""
-    out: list[Markup] = []
+    first = headline(j, results)
+    out = [sentence for sentence in (verdict(j, results), recommended(results)) if sentence != first]
     if j.answer == "undecided":
         out.append(decides(j, results))
     out += [alike(j, results), backwards(j, results)]
@@ -133,7 +142,7 @@ def sentences(j: Judgement, results: Results) -> list[Markup]:
     out += [others(j, results), clairvoyants(j, results)]
     if j.policy != "fcfs":
         out += [_who_pays(j, results), _guard(j, results)]
-    out += [capacity(results), regime(j, results)]
+    out += [capacity(results), regime(j, results), *waits_for(j, results), lasting(j, results)]
     if results.facts["emulated"]:
         taus = ", ".join(f"{name} at tau {tau:.2f}" for name, tau in results.facts["emulated"].items())
         out.append(
@@ -241,8 +250,8 @@ def _no_bound(j: Judgement, results: Results) -> Markup:
     """Where the order by response length is no bound, since prompts are work too."""
     if BY_RESPONSE not in j.orders or BEST_ORDER not in j.orders:
         return Markup("")
-    by_response, by_work = j.orders[BY_RESPONSE], j.orders[BEST_ORDER]
-    if not by_work.low > by_response.high:
+    by_response, by_work = (base_rows(results, name, j.load) for name in (BY_RESPONSE, BEST_ORDER))
+    if not results.ratio(by_response, by_work, HEADLINE).low > NOTICEABLE:
         return Markup("")
     return Markup(
         " Prompts are much of the work here: ordering by prompt and response beats ordering by response alone, so "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import polars as pl
 
@@ -152,6 +152,14 @@ def _changes(results: pl.DataFrame) -> pl.Expr:
         *same,
     ]
     return pl.sum_horizontal(~e for e in defaults)
+
+
+def changes(row: dict[str, Any], own: dict[str, Any]) -> int:
+    """How many settings differ from vLLM's defaults `own`; a ranked policy's default guard comes with it."""
+    guard = row["starvation_threshold_s"]
+    return sum(row[name] != own[name] for name in ("policy", "victim", *ENGINE_COLUMNS) if name in row) + (
+        guard not in (None, DEFAULT_STARVATION_THRESHOLD_S)
+    )
 
 
 def _front(frame: pl.DataFrame, objective: str, second: str) -> pl.Series:

@@ -86,6 +86,7 @@ def describe(
                 "score": p.score,
                 "clairvoyant": p.clairvoyant,
                 "ranked": p.ranked,
+                "has_predictor": p.has_predictor,
             }
             for name, p in grid.base.items()
         },
@@ -109,6 +110,7 @@ def describe(
         "slo": spec.limits,
         "objective": spec.objective,
         "subject_to": list(spec.subject_to),
+        "tail_bound": spec.tail_bound,
         "scoring_cost": scoring.provenance if scoring else None,
         "scoring_shares_core": scoring is not None and scoring.shares_core,
     }

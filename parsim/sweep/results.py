@@ -45,6 +45,7 @@ _NULLABLE = {
         ("emulated_tau", "reached_tau", "starvation_threshold_s", "dial_tau", *SCORING), pl.Float64
     ),
     "dial": pl.String,
+    "trace_requests": pl.Int64,
 }
 _TABLES = ("results", "groups", "requests", "series")
 
@@ -100,9 +101,7 @@ class Results:
 
     def ratio(self, rows: pl.DataFrame, other: pl.DataFrame, metric: str, level: float = 0.95) -> Interval:
         """metric(rows) / metric(other) over the seeds that both have."""
-        pairs = rows.select("seed", metric).join(other.select("seed", metric), on="seed").sort("seed")
-        ratios = pairs[metric].to_numpy() / pairs[f"{metric}_right"].to_numpy()
-        return self._over(pairs["seed"].to_numpy(), ratios, level)
+        return self._over(*paired(rows, other, metric), level)
 
     def _over(self, seeds: Ints, values: Floats, level: float) -> Interval:
         """Over seeds. Of a recorded trace each seed but the lowest draws the requests of one part of it again: the mean
@@ -131,6 +130,12 @@ class Results:
                 getattr(self, name).write_parquet(path)
         with replacing(folder / "facts.json") as path:
             path.write_text(json.dumps(self.facts, indent=1), encoding="utf-8")
+
+
+def paired(rows: pl.DataFrame, other: pl.DataFrame, metric: str) -> tuple[Ints, Floats]:
+    """Seeds that both have, ascending, and metric(rows) / metric(other) of each."""
+    pairs = rows.select("seed", metric).join(other.select("seed", metric), on="seed").sort("seed")
+    return pairs["seed"].to_numpy(), pairs[metric].to_numpy() / pairs[f"{metric}_right"].to_numpy()
 
 
 def read_results(folder: Path) -> Results:
@@ -187,6 +192,7 @@ def _row(index: int, study: str, point: Point, outcome: Outcome, rate_rps: float
         "load": point.load,
         "rate_rps": point.load * rate_rps,
         "seed": point.seed,
+        "trace_requests": point.requests,
         "changed": json.dumps(point.changed, sort_keys=True),
         **engine_columns(engine),
         **{name: outcome.facts.get(name) for name in SCORING},

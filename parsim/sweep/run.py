@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parsim.engine.scoring_cost import read_cost
 from parsim.files import replacing
 from parsim.progress import progress_bar
-from parsim.sweep import evidence, plan
+from parsim.sweep import cures, duration, evidence, plan, trial
 from parsim.sweep.capacity import Capacity, stationary
 from parsim.sweep.choice import chosen, serve_command, write_choice
 from parsim.sweep.choose import Decision, check_metric, decide, parse_constraint
 from parsim.sweep.evidence import Runs
 from parsim.sweep.execute import ExecutorName, Runner
 from parsim.sweep.facts import bounds, describe
-from parsim.sweep.judge import BEST_ORDER, BY_RESPONSE, judge
+from parsim.sweep.judge import BEST_ORDER, BY_RESPONSE, QUEUE_SHARE, judge, queue_share
 from parsim.sweep.limit import Limit, binding
 from parsim.sweep.measure import Outcome
 from parsim.sweep.point import Point
@@ -24,6 +25,7 @@ from parsim.sweep.results import Results, collect
 from parsim.sweep.search import search
 from parsim.sweep.spec import SweepSpec, dump_spec
 from parsim.sweep.store import Store
+from parsim.sweep.trial import Trial
 from parsim.sweep.workload import Workload, load_trace
 from parsim.traces.reading import said
 
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 
 MAP_LOADS = 5
 STUDY_SEEDS = 2
+CURE_SEEDS = 6
+DURATION_SEEDS = 3
 BUSY = 1.15
 """The bundled trace's verdict is about this share of the capacity: a busy hour."""
 
@@ -93,9 +97,21 @@ def run_sweep(
         outcomes = runner.run(points, "studies")
         runs += [(study, point, outcome) for (study, point), outcome in zip(rest, outcomes, strict=True)]
         if "search" in spec.studies:
-            found = search(runner, grid, focus, seeds, spec.objective, constraints, spec.trials)
+            found = search(runner, grid, focus, seeds[:STUDY_SEEDS], spec.objective, constraints, spec.trials)
             runs += [("search", point, outcome) for point, outcome in found]
-    results, decision = tables(spec, grid, workload, runs, facts)
+        results = collect(runs, workload.rate_rps, facts)
+        rows = trial.nominees(results, spec.objective, constraints, spec.tail_bound, focus)
+
+        def put(more: Runs) -> Results:
+            return collect(more, workload.rate_rps, facts)
+
+        known = sorted({point.seed for _, point, _ in runs})
+        burst = workload.first.span_s == 0
+        tried, decided = trial.hold(
+            run, put, grid, rows, focus, known, spec.objective, constraints, spec.tail_bound, burst
+        )
+        runs += tried
+    results, decision = tables(spec, grid, workload, runs, facts, decided)
     results.write(folder)
     write_choice(folder, decision, grid, workload, results.results, focus, seeds, facts)
     return results
@@ -107,11 +123,18 @@ def tables(
     workload: Workload,
     runs: Sequence[tuple[str, Point, Outcome]],
     facts: dict[str, Any],
+    decided: Trial | None = None,
 ) -> tuple[Results, Decision]:
-    """The tables of the runs so far and the best of their settings, which is told in `facts`."""
+    """The tables of the runs so far and what is recommended, which is told in `facts`: what came through the trial, or
+    before there was one the best of the grid."""
     results = collect(runs, workload.rate_rps, facts)
     constraints = [parse_constraint(text) for text in spec.subject_to]
     decision = decide(results.results, spec.objective, constraints, facts["focus_load"])
+    if decided is not None:
+        best = decided.tried[decided.chosen]
+        violated = tuple(text for text in best.broken if ":" in text)
+        decision = replace(decision, row=best.row, feasible=not violated, violated=violated)
+        facts["trial"] = decided.facts()
     policy, engine = chosen(decision, grid)
     facts["command"] = serve_command(policy, engine, spec.set)
     facts["decision"] = {
@@ -148,6 +171,16 @@ def judged(
         names = dict.fromkeys(["fcfs", j.policy, BEST_ORDER])
         added += run(evidence.at(grid, names, more, seeds), "onset", "where order begins to matter")
         added += evidence.onset(run, table, added, grid, j.policy, seeds)
+    j = judge(table(added))
+    if queue_share(table(added), focus) >= QUEUE_SHARE and j.alike != "requests":
+        ran = sorted({p.seed for _, p, _ in base + added if p.load == focus and p.policy.name == "fcfs"})
+        added += run(
+            cures.points(grid, focus, len(workload.first), ran[:CURE_SEEDS]), "cures", "what else would help"
+        )
+    lasting = capacity.known and workload.first.span_s > 0 and focus * workload.rate_rps > capacity.low
+    if lasting and j.policy != "fcfs" and not facts["trace"]["equal_responses"]:
+        made = duration.points(grid, j.policy, focus, len(workload.first), seeds[:DURATION_SEEDS])
+        added += run(made, "duration", "overload by its duration")
     return added
 
 

@@ -124,6 +124,12 @@ class SweepSpec(_Strict):
     )
     objective: str = "mean_per_token_latency_ms"
     subject_to: tuple[str, ...] = Field((), description="constraints such as p99_ttft_ms<=2000")
+    tail_bound: float | None = Field(
+        1.2,
+        ge=1,
+        allow_inf_nan=False,
+        description="p99 TTFT of what is recommended over that of vLLM's defaults, at most; null: any",
+    )
     studies: tuple[Study, ...] = ("map", "tau", "guard", "victim", "timeline", "search")
     trials: int = Field(16, ge=0, description="settings that the optimiser tries beyond the grid")
 

@@ -37,7 +37,7 @@ def section(results: Results) -> Section:
             *settings,
         ],
         command=facts["command"],
-        command_title="The best settings found, as a command",
+        command_title="Recommended, as a command",
     )
     trace, engine = facts["trace"], facts["engine"]
     setting = Prose(

@@ -9,7 +9,7 @@ from parsim.report import charts
 from parsim.report.page import Block, Chart, Code, Column, Prose, Section, Table
 from parsim.report.sections.latency import labels, legend, short
 from parsim.sweep.choose import decide, parse_constraint
-from parsim.sweep.configuration import varied
+from parsim.sweep.configuration import configuration_columns, varied
 from parsim.sweep.results import Results
 
 SECOND = "p99_e2el_ms"
@@ -24,7 +24,7 @@ def section(results: Results) -> Section:
     names = {n: label for n, label in labels(results).items() if n in decision.candidates["policy"].to_list()}
     shown = {f"{label}": n for n, label in names.items()}
     frame = decision.candidates.with_columns(
-        chosen=pl.int_range(pl.len()) == 0, label=pl.col("policy").replace_strict(names)
+        chosen=_is_chosen(results, decision.candidates), label=pl.col("policy").replace_strict(names)
     )
     second = SECOND if facts["objective"] != SECOND else "mean_per_token_latency_ms"
     blocks: list[Block] = [
@@ -39,17 +39,21 @@ def section(results: Results) -> Section:
     ]
     asked = f"Objective: {facts['objective']} ({METRICS[facts['objective']].better} is better)"
     rules = f", subject to {', '.join(map(str, constraints))}" if constraints else ""
-    if decision.violated:
+    violated = facts["decision"]["violated"]
+    if violated:
         blocks.insert(
             0,
-            Prose(
-                [
-                    f"No setting meets every constraint. The nearest one is shown: {'; '.join(decision.violated)}."
-                ]
-            ),
+            Prose([f"No setting meets every constraint. The nearest one is shown: {'; '.join(violated)}."]),
         )
     lead = f"{asked}{rules}. Grid, starvation thresholds and an Optuna search beyond the grid: {frame.height} settings."
     return Section("What to set", blocks, lead, "settings")
+
+
+def _is_chosen(results: Results, candidates: pl.DataFrame) -> pl.Expr:
+    """The row of the recommended settings."""
+    row = results.facts["decision"]["row"]
+    columns = configuration_columns(candidates)
+    return pl.all_horizontal(pl.col(c).eq_missing(pl.lit(row[c])) for c in columns)
 
 
 def table(frame: pl.DataFrame, objective: str, chips: dict[str, str]) -> Table:
