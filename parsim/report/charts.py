@@ -11,6 +11,8 @@ from parsim.metrics import METRICS
 from parsim.report import palette
 
 HEIGHT = 260
+BAND = 3.0
+"""How far beyond the values of a chart a band is drawn, as a factor."""
 _BLANK = "datum.label == '' ? '' : "
 _TIMES = {
     "ms": _BLANK
@@ -45,7 +47,7 @@ def against_load(
 ) -> alt.LayerChart | alt.FacetChart:
     """Lines of `value` over `rate_rps` per `label`, with the band `low`..`high`, and named vertical marks."""
     x = alt.X("rate_rps:Q", title="requests per second", scale=alt.Scale(zero=False, nice=False))
-    scale = log_scale(frame, "value", "low", "high")
+    scale = log_scale(within(frame), "value", "low", "high")
     y = alt.Y("value:Q", title=title, scale=scale, axis=axis(unit))
     tips = [
         alt.Tooltip("label:N", title="policy"),
@@ -57,7 +59,7 @@ def against_load(
     base = alt.Chart(frame).encode(x=x, color=policy_colour(policies))
     band = (
         base.transform_filter("isValid(datum.low)")
-        .mark_area(opacity=0.18)
+        .mark_area(opacity=0.18, clip=True)
         .encode(y=alt.Y("low:Q", title=title, scale=scale, axis=axis(unit)), y2="high:Q")
     )
     line = base.mark_line(strokeWidth=2.2).encode(y=y, strokeDash=policy_dash(policies))
@@ -83,6 +85,12 @@ def by_policy(
     )
     dots = base.mark_circle(size=70, opacity=1).encode(x=x, tooltip=tips)
     return alt.layer(dots, spread).properties(width="container", height=28 * max(len(policies), 3))
+
+
+def within(frame: pl.DataFrame) -> pl.DataFrame:
+    """`low` and `high` kept near the values: a band of few seeds may span orders of magnitude and would flatten all."""
+    least, most = pl.col("value").min() / BAND, pl.col("value").max() * BAND
+    return frame.with_columns(pl.col("low", "high").clip(least, most))
 
 
 def log_scale(frame: pl.DataFrame, *columns: str) -> alt.Scale:

@@ -81,7 +81,7 @@ def section(results: Results) -> Section:
             )
             blocks.append(Chart(chart, title, METRICS[metric].formula, legend(names)))
     how = (
-        f"Bands: 95% t intervals over {len(facts['seeds'])} seeds, paired across policies."
+        f"Bands: 95% t intervals over {len(facts['seeds'])} seeds, more at the verdict's load; cut where wide."
         if facts["trace"]["redrawn"]
         else "Bands: 95%, from the trace's requests drawn again in blocks, the same for every policy."
     )

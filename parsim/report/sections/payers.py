@@ -65,8 +65,8 @@ def grouped(results: Results, kind: str, load: float) -> pl.DataFrame:
             .group_by("group", maintain_order=True)
             .agg(
                 pl.col("requests").sum(),
-                pl.col("shortest").min(),
-                pl.col("longest").max(),
+                pl.col("shortest").median(),
+                pl.col("longest").median(),
                 pl.col("^(mean|p99|max)_.*$").mean(),
             )
             .with_columns(label=pl.lit(label), policy=pl.lit(name))
@@ -75,14 +75,15 @@ def grouped(results: Results, kind: str, load: float) -> pl.DataFrame:
     if kind == "client":
         return frame.with_columns(bucket=pl.col("group"))
     spans = frame.group_by("group").agg(
-        pl.col("shortest").min().alias("a"), pl.col("longest").median().alias("b")
+        pl.col("shortest").median().cast(pl.Int64).alias("a"),
+        pl.col("longest").median().cast(pl.Int64).alias("b"),
     )
     return (
         frame.join(spans, on="group")
         .with_columns(
             bucket=pl.when(pl.col("a") == pl.col("b"))
             .then(pl.col("a").cast(pl.String))
-            .otherwise(pl.format("{}-{}", pl.col("a"), pl.col("b").cast(pl.Int64)))
+            .otherwise(pl.format("{}-{}", pl.col("a"), pl.col("b")))
         )
         .drop("a", "b")
     )

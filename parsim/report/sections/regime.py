@@ -9,7 +9,7 @@ import polars as pl
 from parsim.report import charts
 from parsim.report.page import Chart, Columns, Prose, Section
 from parsim.report.phrases import display
-from parsim.report.verdict import HEADLINE, QUEUE_SHARE
+from parsim.report.verdict import HEADLINE, QUEUE_SHARE, queue_share
 from parsim.sweep.results import Results
 
 LIMITS = {
@@ -73,15 +73,20 @@ def cells(results: Results, policy: str) -> pl.DataFrame:
 
 
 def onset(results: Results) -> list[str]:
-    """Between which loads of the map queueing begins for each value of the limit; values alike are told together."""
+    """Between which loads queueing begins for each value of the limit; values alike are told together."""
     limit = results.facts["limit"]
     rows = results.select("map", policy="fcfs").with_columns(
         queues=pl.col("mean_queue_ms") >= QUEUE_SHARE * pl.col("mean_e2el_ms")
     )
     where: dict[str, list[str]] = {}
     for value in sorted(rows[limit].unique().to_list()):
-        own = rows.filter(pl.col(limit) == value).sort("rate_rps")
-        where.setdefault(between(own["rate_rps"].to_list(), own["queues"].to_list()), []).append(f"{value:,}")
+        if value == results.facts["engine"][limit]:  # the grid knows more: all loads and seeds
+            rates = [load * results.facts["trace"]["rate_rps"] for load in results.loads]
+            queues = [queue_share(results, load) >= QUEUE_SHARE for load in results.loads]
+        else:
+            one = rows.filter(pl.col(limit) == value).sort("rate_rps")
+            rates, queues = one["rate_rps"].to_list(), one["queues"].to_list()
+        where.setdefault(between(rates, queues), []).append(f"{value:,}")
     told = [f"with {_and(values)} {LIMITS[limit][1]} {text}" for text, values in where.items()]
     return [f"FCFS requests wait {QUEUE_SHARE:.0%} of their latency or more: " + "; ".join(told) + "."]
 
@@ -91,7 +96,7 @@ def between(rates: list[float], queues: list[bool]) -> str:
     if math.isnan(rates[0]):
         return "in this burst" if any(queues) else "not in this burst"
     if not any(queues):
-        return "at no load of this map"
+        return "at no load that was run"
     first = queues.index(True)
     if first == 0:
         return f"at every load from {rate_text(rates[0])} requests/s on"

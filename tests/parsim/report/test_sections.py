@@ -59,7 +59,7 @@ def test_equal_lengths_are_in_one_group(outputs: list[int], groups: list[tuple[s
 def test_from_where_on_there_is_a_queue() -> None:
     assert between([1.0, 2.0, 4.0], [False, False, True]) == "from somewhere between 2 and 4 requests/s on"
     assert between([1.0, 2.0], [True, True]) == "at every load from 1 requests/s on"
-    assert between([1.0, 2.0], [False, False]) == "at no load of this map"
+    assert between([1.0, 2.0], [False, False]) == "at no load that was run"
 
 
 def test_an_interval_that_is_its_value_is_not_told() -> None:
