@@ -29,10 +29,10 @@ KNOWN_SCORES = 255
 class RankedQueue(Generic[R]):
     """Waiting requests in the order of a policy, with its starvation guard.
 
-    Two lanes. The first-come-first-served lane, ordered by first enqueueing, holds everything under `fcfs`
-    and the promoted requests under a ranked order; it is always served first. The ranked lane is a heap.
-    Adding, removing, promoting, re-scoring and popping cost O(log waiting); only `hrrn` sorts anew each
-    step, and ageing whenever lengths are learned anew.
+    Two lanes. The first-come-first-served lane, ordered by first enqueueing, holds everything under `fcfs` and the
+    promoted requests under a ranked order; it is always served first. The ranked lane is a heap. Adding, removing,
+    promoting, re-scoring and popping cost O(log waiting); only `hrrn` sorts anew each step, and ageing whenever lengths
+    are learned anew.
 
     A request without a score ranks at the median of the last scores (0 before the first): neither first nor last, and
     under the guard like any other. One that awaits its score ranks last until the score comes or `SCORE_WAIT_S` are
@@ -60,6 +60,8 @@ class RankedQueue(Generic[R]):
             self.guard = DueGuard(self._limit_s)
         elif policy.ranked and policy.starvation_threshold_s is not None:
             self.guard = StarvationGuard(policy.starvation_threshold_s)
+        # A guard by ratio promotes out of turn: the promoted stand in the heap then, ahead of every key.
+        self._head: Any = None if not by_ratio else -inf if order.name in ORDERS else (-inf,)
         self._score_wait = StarvationGuard(SCORE_WAIT_S)
         self.now_s = 0.0
         self._in_turn = order.in_turn
@@ -198,9 +200,6 @@ class RankedQueue(Generic[R]):
     def __len__(self) -> int:
         return self._size
 
-    def __bool__(self) -> bool:
-        return self._size > 0
-
     def __iter__(self) -> Iterator[R]:
         """Waiting requests, next to be served first. O(n log n)."""
         if self._stale_keys:
@@ -212,7 +211,7 @@ class RankedQueue(Generic[R]):
         """Put a live entry into the lane where the request belongs; an earlier one of it dies."""
         ticket = request.ticket = self._next_ticket
         self._next_ticket += 1
-        if self._in_turn or self._distrusts or request.promoted:
+        if self._in_turn or self._distrusts or (request.promoted and self._head is None):
             lane, seq = self._lane, request.seq
             if not lane or seq > lane[-1][0]:
                 lane.append((seq, ticket, request))
@@ -221,10 +220,16 @@ class RankedQueue(Generic[R]):
             while lane[place][0] < seq:
                 place += 1
             lane.insert(place, (seq, ticket, request))
-        elif self._by_score:
+        elif self._by_score and not request.promoted:
             heappush(self._heap, (request.rank, request.arrival_s, request.request_id, ticket, request))
         else:
-            heappush(self._heap, (*self._key(request, self.now_s), ticket, request))
+            heappush(self._heap, self._entry(request, ticket))
+
+    def _entry(self, request: R, ticket: int) -> tuple[Any, float, str, int, R]:
+        """Its entry in the heap."""
+        if request.promoted:
+            return (self._head, request.seq, request.request_id, ticket, request)
+        return (*self._key(request, self.now_s), ticket, request)
 
     def _move(self, request: R) -> None:
         """Rank a request anew and put it where it belongs, if it waits in the ranked lane."""
@@ -276,10 +281,9 @@ class RankedQueue(Generic[R]):
             self._enter(request)
 
     def _resort(self) -> None:
-        key, now_s = self._key, self.now_s
         live = [(entry[3], entry[4]) for entry in self._heap if entry[3] == entry[4].ticket]
         self._dead -= len(self._heap) - len(live)
-        self._heap = [(*key(request, now_s), ticket, request) for ticket, request in live]
+        self._heap = [self._entry(request, ticket) for ticket, request in live]
         heapify(self._heap)
         self._stale_keys = False
 

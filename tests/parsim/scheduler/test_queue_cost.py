@@ -54,3 +54,21 @@ def test_comparisons_a_step_grow_with_the_logarithm_of_the_queue(waiting: int) -
         queue.remove(inside[rng.randrange(waiting)])
     changes = 8 + 8 + 2 + 1 + 1
     assert CountedScore.comparisons / steps < 3 * changes * math.log2(waiting)
+
+
+@pytest.mark.parametrize("waiting", [1_000, 20_000])
+def test_promotions_out_of_turn_do_not_scan_the_promoted(waiting: int) -> None:
+    """By ratio of wait to length all become overdue, the shortest first: the last to come is the first."""
+    queue: RankedQueue[WaitingRequest] = RankedQueue(
+        Policy("p", "score", "output_tokens", None, starvation_s_per_token=1.0)
+    )
+    requests = [WaitingRequest(f"r{n}", 0.0, CountedScore(waiting - n)) for n in range(waiting)]
+    for request in requests:
+        queue.add(request)
+    CountedScore.comparisons = 0
+    for step in range(waiting):
+        queue.begin_step(step + 1.5)
+    assert all(request.promoted for request in requests)
+    assert [queue.pop() for _ in range(3)] == requests[:3]
+    assert CountedScore.comparisons < 8 * waiting * math.log2(waiting)
+    assert not queue._lane
