@@ -265,7 +265,7 @@ def test_corpus_of_several_models_needs_a_choice(tmp_path):
     ]
     assert corpus.metadata["notes"] == "dropped 1 of 2 prompts without a length of A"
     assert read_corpus(path, "B").frame["output_tokens"].to_list() == [4, 5]
-    with pytest.raises(UserError, match="choose one with --model: A, B"):
+    with pytest.raises(UserError, match="choose one: A, B"):
         read_corpus(path)
     with pytest.raises(UserError, match="no lengths of model 'C'; found: A, B"):
         read_corpus(path, "C")

@@ -15,6 +15,7 @@ from parsim.traces.readers.failures import failed
 from parsim.traces.readers.format import Format, Rows, absent
 from parsim.traces.readers.names import WANTED
 from parsim.traces.readers.rows import BYTES_PER_TOKEN, estimated, few
+from parsim.traces.readers.samples import one_sample_a_row
 from parsim.traces.readers.source import Source
 from parsim.traces.readers.times import Stamps, stamps
 from parsim.traces.reading import COLUMNS, Reading
@@ -71,6 +72,8 @@ class _Work:
 
     def draft(self, names: Sequence[str]) -> Draft:
         self._one_model()
+        self.frame, note = one_sample_a_row(self.frame, self.taken.names)
+        self.notes += note
         out: dict[str, pl.Series] = {"row": self.frame["row"]}
         if (failures := failed(self.frame, self.taken.failures)) is not None:
             out[FAILED] = failures

@@ -19,7 +19,7 @@ def rows(source: Source, reading: Reading) -> Rows:
     models = [name.removeprefix("len.") for name in source.names if name.startswith("len.")]
     model = reading.model
     if model is None:
-        raise UserError(f"{source.path}: has several models' lengths; choose one with --model: {few(models)}")
+        raise UserError(f"{source.path}: has several models' lengths; choose one: {few(models)}")
     if model not in models:
         raise UserError(f"{source.path}: no lengths of model {model!r}; found: {few(models)}")
     own = [
@@ -28,8 +28,6 @@ def rows(source: Source, reading: Reading) -> Rows:
         if not name.startswith("len.") and name not in ("model", "output_tokens")
     ]
     frame = source.table([*own, f"len.{model}"]).rename({f"len.{model}": "output_tokens"})
-    if isinstance(frame.schema["output_tokens"], pl.List):
-        frame = frame.with_columns(pl.col("output_tokens").list.first())
     kept = frame.filter(pl.col("output_tokens").is_not_null())
     lost = frame.height - kept.height
     notes = [f"dropped {lost:,} of {frame.height:,} prompts without a length of {model}"] if lost else []
