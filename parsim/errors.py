@@ -17,13 +17,14 @@ class UserError(ValueError):
     """Bad input: one line that says what is wrong, where (file, row, field), and the mend."""
 
 
-def closest(name: str, known: Iterable[str]) -> str | None:
+def closest(name: str, known: Iterable[str], cutoff: float = 0.5) -> str | None:
     """The known name that `name` is most likely meant to be, whatever its case: one that goes on where this one ends
-    ("llama-3.1-8b-a100" of "llama-3.1-8b-a100-80g"), else the most similar; None if none is like it."""
+    ("llama-3.1-8b-a100" of "llama-3.1-8b-a100-80g"), else the most similar; None if
+    none is as similar as `cutoff` (difflib's ratio)."""
     plain = {one.lower(): one for one in known}
     wanted = name.strip().lower()
     longer = [one for one in plain if wanted and one.startswith(f"{wanted}-")]
-    near = longer or difflib.get_close_matches(wanted, plain, n=1, cutoff=0.5)
+    near = longer or difflib.get_close_matches(wanted, plain, n=1, cutoff=cutoff)
     return plain[near[0]] if near else None
 
 

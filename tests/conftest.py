@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if not any(item.get_closest_marker(name) for name in MARKS):
             item.add_marker("quick")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Quick tests that loaded torch or vLLM fail as a whole."""
+    loaded = {"torch", "vllm"} & set(sys.modules)
+    if session.config.option.markexpr == "quick" and loaded:
+        print(f"\nquick tests imported {', '.join(sorted(loaded))}")
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.fixture(scope="session")

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 
 import polars as pl
 
-from parsim.errors import UserError
+from parsim.errors import UserError, closest
 from parsim.traces.checks import FAILED, RAW_ARRIVAL, Draft
 from parsim.traces.readers import hashes, sessions
 from parsim.traces.readers.columns import Taken, take
@@ -275,7 +274,5 @@ class _Work:
 
 def _with_meant(name: str, taken: Mapping[str, str]) -> str:
     """The name, and which of the schema's columns it is perhaps a slip for."""
-    near = get_close_matches(
-        name.lower(), [column for column in COLUMNS if column not in taken], n=1, cutoff=0.8
-    )
-    return f"{name} (meant {near[0]}?)" if near else name
+    near = closest(name, [column for column in COLUMNS if column not in taken], cutoff=0.8)
+    return f"{name} (meant {near}?)" if near else name

@@ -84,6 +84,7 @@ def test_another_layout(tmp_path: Path) -> None:
         read_paper_corpus("lmsys-chat-1m", file)
 
 
+@pytest.mark.predictor
 def test_no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     datasets = pytest.importorskip("datasets")
 
