@@ -49,6 +49,10 @@ def info(
     model: Model = None,
     skip_bad: SkipBad = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    html: Annotated[bool, typer.Option("--html", help="Write a page with charts as well.")] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Where to write the page.", show_default="reports/NAME.html")
+    ] = None,
 ) -> None:
     """Print rate, burstiness, lengths, KV tokens demanded, and what the trace lacks."""
     from parsim.traces.info import describe
@@ -58,13 +62,25 @@ def info(
 
     chosen = BUNDLED if path is None or str(path) == "bundled" else path
     how = reading(format, column, time_unit, hash_block_size, tick, run, model, skip_bad)
-    figures = describe(read(chosen, how))
+    if out is not None and not html:
+        raise UserError("--out: says where the page of --html goes; add --html or leave it out")
+    found = read(chosen, how)
+    say(found)
+    figures = describe(found)
     if json:
         from json import dumps
 
         print(dumps(figures))
     else:
         show(figures)
+    if html:
+        from parsim.files import replacing
+        from parsim.report.trace_page import trace_page
+
+        target = out or Path("reports") / f"{found.metadata.get('name') or 'trace'}.html"
+        with replacing(target) as temporary:
+            temporary.write_text(trace_page(found), encoding="utf-8")
+        print(f"Page: {target}", file=sys.stderr if json else sys.stdout)
 
 
 @app.command()
@@ -191,8 +207,18 @@ def fetch(
 
 
 @app.command("list")
-def list_traces(own: Catalogue = None) -> None:
+def list_traces(
+    own: Catalogue = None,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print the formats as the table of docs/traces.md.")
+    ] = False,
+) -> None:
     """List public traces that `fetch` knows, and the formats that can be read."""
+    if markdown:
+        from parsim.traces.readers.listing import markdown as table
+
+        print(table(), end="")
+        return
     from rich.console import Console
     from rich.table import Table
 

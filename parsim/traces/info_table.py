@@ -26,6 +26,8 @@ def show(figures: dict[str, Any]) -> None:
         lengths.add_row(label, *(f"{value:,.0f}" for value in figures[key].values()))
     about = Table(show_header=False, box=None, title="provenance")
     for key, text in figures["metadata"].items():
+        if key in ("reading", "notes"):
+            continue  # said by the command, as by every other that reads a trace
         about.add_row(key, escape(text))
     console.print(facts)
     console.print(lengths)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import subprocess
 import sys
@@ -110,3 +111,32 @@ def test_import_and_help_load_nothing_heavy():
     )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert loaded.stdout.strip() == "[]"
+
+
+LOG = "at,who,route,asked,said\n" + "".join(
+    f"2026-03-01T09:00:{i // 4:02d}.{25 * (i % 4):02d}+01:00,team-{i % 3},/v1/chat,{50 + i},{10 + i}\n"
+    for i in range(40)
+)
+HOW = ("--column", "arrival_s=at", "--column", "prompt_tokens=asked", "--column", "output_tokens=said")
+
+
+def test_an_access_log_of_another_team_is_read_and_said(tmp_path):
+    log = tmp_path / "access.log.gz"
+    log.write_bytes(gzip.compress(LOG.encode()))
+    done = run("info", log, *HOW, "--json")
+    assert json.loads(done.stdout)["rate_per_s"] == pytest.approx(4)
+    assert done.stderr == (
+        "read as: arrival_s = at (calendar times), prompt_tokens = asked, output_tokens = said, not used: who, route\n"
+    )
+    wrong = run("info", log, "--columns", "arrival_s=at")
+    assert wrong.returncode == 2
+    assert "--column" in wrong.stderr and wrong.stderr.count("\n") == 1
+
+
+def test_a_page_is_written(tmp_path):
+    log = tmp_path / "log.csv"
+    log.write_text(LOG)
+    done = run("info", log, *HOW, "--html", "--out", tmp_path / "page.html")
+    assert done.returncode == 0, done.stderr
+    assert "4 requests/s" in (tmp_path / "page.html").read_text()
+    assert run("info", log, *HOW, "--out", tmp_path / "p.html").stderr.startswith("error: --out")
