@@ -12,7 +12,7 @@ from markupsafe import Markup
 from parsim.metrics import METRICS
 from parsim.report.page import figure
 from parsim.report.phrases import at_rate, seconds_words
-from parsim.report.sections.latency import labels, span
+from parsim.report.sections.latency import grid_gain, labels, span
 from parsim.report.verdict import gain, judge, mean_of
 from parsim.report.words import headline, sentences
 from parsim.sweep.results import Results
@@ -86,7 +86,7 @@ def gains(results: Results, width: int) -> Iterator[Table]:
         for load in some:
             table.add_column(figure(load * results.facts["trace"]["rate_rps"]), justify="right", no_wrap=True)
         for name, label in names.items():
-            table.add_row(label, *(f"{gain(results, name, load).value:.2f}" for load in some))
+            table.add_row(label, *(f"{grid_gain(results, name, load).value:.2f}" for load in some))
         yield table
 
 

@@ -8,7 +8,7 @@ from parsim.metrics import METRICS
 from parsim.report import charts
 from parsim.report.page import Chart, Column, Columns, Section, Table
 from parsim.report.phrases import at_rate, display
-from parsim.report.verdict import HEADLINE, base_rows, gain
+from parsim.report.verdict import HEADLINE, base_rows
 from parsim.stats import Interval
 from parsim.sweep.results import Results
 
@@ -46,12 +46,26 @@ def legend(names: dict[str, str]) -> list[tuple[str, str]]:
     return [(label, name) for name, label in names.items()]
 
 
+def grid_rows(results: Results, policy: str, load: float) -> pl.DataFrame:
+    """The replicates that every policy has at `load`, so that policies are compared on the same ones: the grid's
+    seeds, and at the verdict's load those that it asked for."""
+    rows = base_rows(results, policy, load)
+    if load == results.facts["focus_load"]:
+        return rows
+    return rows.filter(pl.col("seed").is_in(results.facts["seeds"]))
+
+
+def grid_gain(results: Results, policy: str, load: float) -> Interval:
+    """The gain over FCFS on these."""
+    return results.ratio(grid_rows(results, "fcfs", load), grid_rows(results, policy, load), HEADLINE)
+
+
 def lines(results: Results, metric: str) -> pl.DataFrame:
     """label, rate_rps, value, low, high for every policy and load."""
     rows = []
     for name, label in labels(results).items():
         for load in results.facts["loads"]:
-            chosen = base_rows(results, name, load)
+            chosen = grid_rows(results, name, load)
             if chosen.is_empty():
                 continue
             interval = results.interval(chosen, metric)
@@ -122,11 +136,11 @@ def table(results: Results) -> Table:
     rows = []
     for name, label in labels(results).items():
         for load in results.facts["loads"]:
-            chosen = base_rows(results, name, load)
+            chosen = grid_rows(results, name, load)
             if chosen.is_empty():
                 continue
             means = chosen.select(pl.col([m for m in TABLE if m in chosen.columns]).mean()).row(0, named=True)
-            won = gain(results, name, load)
+            won = grid_gain(results, name, load)
             fcfs = base_rows(results, "fcfs", load).filter(pl.col("seed").is_in(chosen["seed"].implode()))
             rows.append(
                 {
