@@ -151,11 +151,23 @@ def sentences(j: Judgement, results: Results) -> list[Markup]:
                 "an oracle degraded to that Kendall tau-b stands in ({})."
             ).format(taus, results.facts["tau_source"])
         )
+    if results.facts["left_out"]:
+        out.append(
+            Markup("Not shown, since without scores each would be the same emulation: {}.").format(
+                ", ".join(results.facts["left_out"])
+            )
+        )
     return [sentence for sentence in out if sentence]
 
 
 def decides(j: Judgement, results: Results) -> Markup:
     """What would decide an undecided verdict: how many seeds, or how long a trace."""
+    lowest = next(iter(results.facts["tau_range"]), "")
+    if lowest in j.orders and j.gain.low > NOTICEABLE:
+        return Markup(
+            "What would decide it: the predictor. It helps at the tau that is assumed, and is not shown to at {}; "
+            "score the trace's prompts (parsim score) and sweep again."
+        ).format(display(results, lowest))
     low, high = math.log(j.gain.low), math.log(j.gain.high)
     edges = [abs(math.log(j.gain.value) - math.log(edge)) for edge in (NOTICEABLE, 1 / NOTICEABLE)]
     short = (max(high - low, 1e-12) / 2 / max(min(edges), 1e-3)) ** 2 if j.gain.known else math.inf

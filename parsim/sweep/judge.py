@@ -127,10 +127,11 @@ def judge(results: Results, load: float | None = None) -> Judgement:
     tails = {m: cost(results, policy, load, m) for m in TAILS} if policy != "fcfs" else {}
     most = _most(results, load)
     alike = _alike(results, policy, own)
+    lowest = next(iter(facts["tau_range"]), "") if policy in facts["emulated"] else ""
     helps_from, not_at = _from(results, [policy])
     matters_from, _ = _from(results, [policy, *seen])
     return Judgement(
-        answer=_answer(policy, own, orders, clairvoyant, most, tails, alike),
+        answer=_answer(policy, own, orders, clairvoyant, most, tails, alike, orders.get(lowest)),
         policy=policy,
         load=load,
         gain=own,
@@ -161,7 +162,7 @@ def judged_policy(results: Results, load: float) -> str:
             level(results, load),
         )
         for name, p in facts["policies"].items()
-        if p["ranked"] and not p["clairvoyant"] and name != candidate
+        if p["ranked"] and p["runs_in_vllm"] and name != candidate
     }
     better = {name: value for name, value in over.items() if beyond_noise(value)}
     return max(better, key=lambda name: better[name].value) if better else str(candidate)
@@ -175,7 +176,11 @@ def _answer(
     most: Interval | None,
     tails: dict[str, Interval],
     alike: str,
+    worst: Interval | None,
 ) -> Answer:
+    """`worst`: gain at the lowest tau that the scores may have, where their tau is assumed."""
+    if policy != "fcfs" and beyond_noise(own) and worst is not None and not beyond_noise(worst):
+        return "undecided"
     if policy != "fcfs" and beyond_noise(own):
         return "helps the mean, hurts the tail" if longer(tails) else "helps"
     if policy != "fcfs" and own.high < 1 / NOTICEABLE:

@@ -20,6 +20,9 @@ from parsim.traces import Trace
 RELATIVE_LOADS = (0.5, 0.75, 0.9, 1.0, 1.15, 1.3, 1.6)
 """The automatic range of loads, as shares of the rate that the engine sustains: idle to overload."""
 MAP_FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
+TAUS = (0.2, 0.4, 0.6)
+"""Kendall tau-b that predictors reached on traffic they were not trained on: the range that is shown of a trace
+without scores, its middle for the candidate."""
 GUARDS_S: tuple[float | None, ...] = (5.0, 15.0, 30.0, 60.0, DEFAULT_STARVATION_THRESHOLD_S, 300.0, None)
 DIALS = tuple(
     [Dial("everywhere", tau) for tau in (0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)]
@@ -35,11 +38,15 @@ class Grid:
         engines: (fields that differ, engine), the sweep file's first values first.
         policies: every policy with every guard and victim asked for; the first of a name is that name's own.
         emulated: policy name -> tau, for those whose score the trace lacks.
+        tau_range: where a tau had to be assumed, the policies that show the ends of `TAUS`.
+        left_out: policies that would be the same emulation as the one that is shown.
     """
 
     engines: tuple[tuple[dict[str, Any], EngineConfig], ...]
     policies: tuple[Policy, ...]
     emulated: dict[str, float]
+    tau_range: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
     @property
     def engine(self) -> EngineConfig:
@@ -72,7 +79,11 @@ def resolve(spec: SweepSpec, trace: Trace) -> Grid:
     engines = tuple((dict(c), load_engine(spec.engine, {**fixed, **dict(c)})) for c in combinations)
     policies: list[Policy] = []
     emulated: dict[str, float] = {}
-    for name in spec.policies:
+    assumed = [name for name in spec.policies if _is_assumed(name, spec, trace)]
+    shown = "pars" if "pars" in assumed else next(iter(assumed), None)
+    tau_range = tuple(f"emulated(tau={tau:g})" for tau in (TAUS[0], TAUS[-1])) if assumed else ()
+    names = [name for name in spec.policies if name not in assumed or name == shown]
+    for name in [*names, *(name for name in tau_range if name not in names)]:
         policy, tau = _scored(name, spec, trace)
         if any(policy.name == other.name for other in policies):
             raise UserError(f"policies: {name} stands for {policy.name}, which is there already; delete one")
@@ -86,7 +97,18 @@ def resolve(spec: SweepSpec, trace: Trace) -> Grid:
         raise UserError(
             f"emulate.{extra[0]}: not among the policies of this sweep{nearest(extra[0], spec.policies)}"
         )
-    return Grid(engines, tuple(policies), emulated)
+    left_out = tuple(name for name in assumed if name != shown)
+    return Grid(engines, tuple(policies), emulated, tau_range, left_out)
+
+
+def _is_assumed(name: str, spec: SweepSpec, trace: Trace) -> bool:
+    """Whether the trace lacks this policy's scores and the sweep file states no tau in their place."""
+    policy = parse_policy(name, trace.score_names)
+    return (
+        policy.name in ASSUMED_TAUS
+        and policy.name not in spec.emulate
+        and score_problem(trace, policy) is not None
+    )
 
 
 def _scored(name: str, spec: SweepSpec, trace: Trace) -> tuple[Policy, float | None]:
@@ -94,7 +116,7 @@ def _scored(name: str, spec: SweepSpec, trace: Trace) -> tuple[Policy, float | N
     tau = spec.emulate.get(policy.name)
     missing = score_problem(trace, policy) is not None
     if tau is None and missing:
-        tau = ASSUMED_TAUS.get(policy.name)
+        tau = TAUS[1] if policy.name in ASSUMED_TAUS else None
         if tau is None:
             raise UserError(
                 f"policy {name!r}: the trace has no column {policy.score!r}; add it (parsim score) "

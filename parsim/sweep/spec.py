@@ -28,10 +28,6 @@ DEFAULT_POLICIES = ("fcfs", "prompt-sjf", "pointwise", "listwise", "pars", "orac
 ASSUMED_TAUS = {"pointwise": 0.561, "listwise": 0.559, "pars": 0.571, "pars-plus": 0.575, "pars-cross": 0.556}
 """Kendall tau-b at which a predictor is emulated on a trace without its scores: that of the shipped predictors on
 the bundled trace's prompts, which they never saw."""
-ASSUMED_TAU_SOURCE = (
-    "tau of the shipped predictors on the 4,095 prompts of the bundled trace (Llama-3.1-8B lengths): "
-    "pointwise 0.561, listwise 0.559, pairwise 0.571"
-)
 
 MOST_LOAD = 1e9
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]

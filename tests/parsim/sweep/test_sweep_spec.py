@@ -155,7 +155,16 @@ def test_a_missing_score_is_emulated_and_says_so() -> None:
     grid = resolve(parse_spec({"policies": ["fcfs", "pars"], "emulate": {"pars": 0.4}}, "x"), bare_trace())
     assert grid.emulated == {"pars": 0.4}
     assert grid.base["pars"].label == "pars (emulated, tau 0.40)"
-    assert set(resolve(parse_spec({}, "x"), bare_trace()).emulated) == {"pointwise", "listwise", "pars"}
+    assert not grid.tau_range and not grid.left_out
+
+
+def test_without_scores_and_a_stated_tau_a_range_of_tau_is_shown() -> None:
+    grid = resolve(parse_spec({}, "x"), bare_trace())
+    assert grid.emulated["pars"] == 0.4
+    assert [grid.base[name].emulated_tau for name in grid.tau_range] == [0.2, 0.6]
+    assert not any(grid.base[name].runs_in_vllm for name in grid.tau_range)
+    assert set(grid.left_out) == {"pointwise", "listwise"}  # without scores the same emulation as pars
+    assert grid.candidate is not None and grid.candidate.name == "pars"
 
 
 def test_automatic_loads_span_idle_to_overload_and_hold_the_traces_own() -> None:
