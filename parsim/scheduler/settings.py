@@ -131,7 +131,7 @@ def _own_predictor(policy: str, scorer: str | None, environment: Mapping[str, st
     named = PurePath(environment.get(PREDICTOR_VARIABLE, "")).name == policy
     return (
         SCORE_PREFIX + policy
-        if named or (scorer is not None and closest(policy, POLICIES) is None)
+        if named or (scorer is not None and closest(policy, POLICIES, 0.7) is None)
         else policy
     )
 
