@@ -8,6 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("parsim", deadline=None)  # no test depends on how fast the machine is
+settings.load_profile("parsim")
 
 MARKS = ("predictor", "vllm", "browser", "packaging", "recordings")
 """Of tests that need torch, vLLM, a browser, or minutes."""

@@ -97,10 +97,10 @@ def test_a_fresh_environment_gains_one_name_and_commands_that_run(wheel: Path, t
         ("policies", "pars"),
         ("engines", "llama-3.1-8b"),
         ("metrics", "ttft"),
-        ("--show-completion bash", "_parsim_completion"),
         ("simulate bundled --json", '"completed"'),
     ):
         assert said in run([command, *words.split()], tmp_path), words
+    assert "_parsim_completion" in run(["env", "_PARSIM_COMPLETE=source_bash", command], tmp_path)
 
 
 @pytest.mark.parametrize("first", [True, False])
