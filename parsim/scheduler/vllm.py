@@ -218,11 +218,12 @@ class ParsScheduler(Scheduler):
         return super()._free_request(request, *args, **options)
 
     def _scores_of(self, entry: Entry) -> dict[str, float | None]:
-        """What everybody said of a request, by name."""
-        settings = self._settings
-        used = settings.resolved_policy().predictor or settings.scorer or "given"
-        said = {_name(used): entry.score} if self._needs_score else {}
-        return {**said, **{_name(one.name): one.score(entry.request_id) for one in self.shadows}}
+        """What everybody said of a request, by name; the learner's scores are `learned`, for `online` is a policy."""
+        settings, policy = self._settings, self._settings.resolved_policy()
+        used = settings.scorer or ("online" if policy.learns else policy.predictor or "given")
+        said = {used: entry.score} if self._needs_score else {}
+        said |= {one.name: one.score(entry.request_id) for one in self.shadows}
+        return {"learned" if name == "online" else _name(name): score for name, score in said.items()}
 
     def _score_of(self, request: Request) -> tuple[float | None, bool, str]:
         """The score that the request carries; one that carries none is put to the scorer, and may still get one. And

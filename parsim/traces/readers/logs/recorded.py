@@ -89,11 +89,15 @@ def _rows(frame: pl.DataFrame) -> Rows:
     metadata, notes = dict(METADATA), []
     sizes = frame["hash_block_size"].drop_nulls().unique().to_list()
     frame = frame.drop("hash_block_size")
-    if len(sizes) == 1:
+    hashes = frame["prefix_hashes"]
+    listed = isinstance(hashes.dtype, pl.List)
+    if hashes.is_null().all() or (listed and not hashes.list.len().sum()):  # no prompt fills a block
+        frame = frame.drop("prefix_hashes")
+    elif len(sizes) == 1:
         metadata["hash_block_size"] = str(sizes[0])
     else:
         frame = frame.drop("prefix_hashes")
-        notes.append(f"prefix hashes left out: blocks of {len(sizes)} sizes" if sizes else "no prefix hashes")
+        notes.append(f"prefix hashes left out: blocks of {len(sizes)} sizes")
     for reason, said in (("abort", "were aborted"), ("length", "were cut at a limit")):
         count = frame.filter(pl.col("stop") == reason).height
         if count:
