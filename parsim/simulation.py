@@ -227,16 +227,36 @@ def _workload(trace: Trace, scores: pl.Series | None, load: float) -> Workload:
     from parsim.engine.run import Workload
 
     frame = trace.frame
-    hashed = trace.hash_block_size is not None
     return Workload(
         frame["request_id"],
         frame["arrival_s"] / load,
         frame["prompt_tokens"],
         frame["output_tokens"],
         scores,
-        frame["prefix_hashes"] if hashed else None,
+        _hashes(trace),
         trace.hash_block_size,
     )
+
+
+def _hashes(trace: Trace) -> pl.Series | None:
+    """Hashes of each prompt and, where the session's next turn repeats prompt and response, of the response: that
+    turn's own. It repeats them if its hashes begin with those of this prompt and its prompt is long enough for both."""
+    import polars as pl
+
+    size = trace.hash_block_size
+    if size is None:
+        return None
+    frame, own = trace.frame, pl.col("prefix_hashes")
+    if "session_id" not in frame.columns:
+        return frame["prefix_hashes"]
+    tokens = pl.col("prompt_tokens") + pl.col("output_tokens")
+    later = own.shift(-1).over("session_id")
+    repeats = (later.list.head(own.list.len()) == own) & (
+        pl.col("prompt_tokens").shift(-1).over("session_id") >= tokens
+    )
+    whole = later.list.head(tokens // size)
+    known = pl.col("session_id").is_not_null() & repeats
+    return frame.select(pl.when(known).then(whole).otherwise(own).alias("prefix_hashes")).to_series()
 
 
 def _requests(trace: Trace, workload: Workload, outcome: Outcome, scores: pl.Series | None) -> pl.DataFrame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from types import MappingProxyType
 
 from parsim.engine.config import EngineConfig
@@ -24,11 +24,12 @@ class Batch:
         caught_up: requests whose prefill ends in this step, which samples a token for each.
         admitted: requests taken from the waiting queue, in order, with their cached tokens.
         preempted: requests sent back, in order.
+        surplus: decoding sequences whose response has ended already (rule 8).
         paused: decoding requests that were passed over, since the budget or the blocks were used up.
         chunks: prefill tokens by request.
     """
 
-    prefill_tokens = decode_seqs = kv_tokens = attention_pairs = 0
+    prefill_tokens = decode_seqs = kv_tokens = attention_pairs = surplus = 0
     caught_up: Sequence[EngineRequest] = ()
     admitted: Sequence[tuple[EngineRequest, int]] = ()
     preempted: Sequence[EngineRequest] = ()
@@ -51,6 +52,7 @@ class BatchFormer:
         running: in order of admission (the values are unused).
         prefilling: the running requests that have not caught up, in order of admission.
         decoding: the others.
+        growing: those of them whose response others may find in the prefix cache (the values are unused).
         held_up: some requests have been preempted or passed over and not gone on since; whoever counts their gaps
             clears it.
         settled: the next batch will contain just the decoding sequences, unless something happens: a request
@@ -66,6 +68,7 @@ class BatchFormer:
         self.running: dict[EngineRequest, None] = {}
         self.prefilling: list[EngineRequest] = []
         self.decoding = Decoding(config.block_size)
+        self.growing: dict[EngineRequest, None] = {}
         self.held_up = False
         self.settled = False
         self.preemptions = 0
@@ -80,9 +83,9 @@ class BatchFormer:
         """Form the batch of `step` (numbers ascend by 1), at `now_s` seconds."""
         self.queue.begin_step(now_s)
         decoding = self.decoding
-        if step - 1 in decoding.ending:
-            decoding.retire(step - 1)
         batch = Batch(step, now_s)
+        if step - 1 in decoding.ending:
+            batch.surplus = decoding.retire(step - 1)
         config = self.config
         threshold = config.long_prefill_token_threshold
         if threshold and len(self.running) + len(self.queue) <= 1:
@@ -95,13 +98,18 @@ class BatchFormer:
         for request in batch.caught_up:
             request.state = State.DECODE
             decoding.join(request, step)
+            if len(request.prefix) * self._block_size > request.computed:
+                self.growing[request] = None
         return batch
 
-    def finish(self, request: EngineRequest) -> None:
-        """Free a running request that has sampled its last token."""
+    def finish(self, request: EngineRequest, step: int) -> None:
+        """Free a running request that has sampled its last token; `step` was the last to be formed."""
         del self.running[request]
-        tokens = request.prompt_tokens + request.output_tokens - 1
-        self.cache.release(request, tokens, tokens, for_good=True)
+        known = tokens = request.prompt_tokens + request.output_tokens - 1
+        if request.overruns:
+            tokens = request.prompt_tokens + request.generated + step - request.joined
+        self.growing.pop(request, None)
+        self.cache.release(request, tokens, known, for_good=True)
 
     def withdraw(self, request: EngineRequest, next_step: int, in_flight: int) -> None:
         """Abort a request; `next_step` is the next to be formed, `in_flight` see `_release`."""
@@ -140,7 +148,7 @@ class BatchFormer:
         if blocks:
             cache.take(blocks)
         for request, tokens in chunks:
-            self._fill(request, tokens)
+            self._fill(request, tokens, batch.step)
         if chunks:
             self._count_chunks(batch, chunks)
         batch.decode_seqs = sequences
@@ -182,7 +190,7 @@ class BatchFormer:
                 break
             cache.take(blocks)
             if request.state is State.PREFILL:
-                self._fill(request, tokens)
+                self._fill(request, tokens, step, scheduled)
             scheduled[request] = tokens
             budget -= tokens
             place += 1
@@ -219,6 +227,8 @@ class BatchFormer:
                 break
             request = queue.peek()
             sequence = request.prompt_tokens + request.generated
+            if self.growing and request.prefix:
+                self._grow(request.prefix[0], batch.step)
             hits = cache.lookup(request, sequence)
             cached = hits * block_size
             tokens = sequence - cached
@@ -246,7 +256,7 @@ class BatchFormer:
             cache.take(blocks - hits)
             request.computed = cached
             request.blocks = hits
-            self._fill(request, tokens)
+            self._fill(request, tokens, batch.step)
             self.prefilling.append(request)
             admitted.append((request, cached))
             chunks.append((request, tokens))
@@ -262,8 +272,17 @@ class BatchFormer:
     def _new_blocks(self, request: EngineRequest, tokens: int) -> int:
         return -(-(request.computed + tokens) // self._block_size) - request.blocks
 
-    def _fill(self, request: EngineRequest, tokens: int) -> None:
-        """The chunk's blocks are the request's, and can be found from now on."""
+    def _fill(
+        self,
+        request: EngineRequest,
+        tokens: int,
+        step: int,
+        scheduled: Container[EngineRequest] | None = None,
+    ) -> None:
+        """The chunk's blocks are the request's, and can be found from now on; of copies the oldest is found, so what
+        decoding requests have filled by now comes first."""
+        if self.growing and request.prefix:
+            self._grow(request.prefix[0], step, request.place, scheduled)
         end = request.computed + tokens
         request.blocks = -(-end // self._block_size)
         self.cache.fill(request, request.blocks, end)
@@ -310,18 +329,48 @@ class BatchFormer:
         """Free a running request's blocks before `step` is formed; returns the tokens it had computed.
 
         Under async scheduling the token of step `in_flight` is not known yet, so the last block is not findable
-        even if it is full; in step order, what was scheduled in the batch being formed (`scheduled`) counts.
+        even if it is full (rule 5); in step order, what was scheduled in the batch being formed (`scheduled`) counts.
         """
+        self.growing.pop(request, None)
         if request.state is State.PREFILL:
             computed = request.computed
-            tokens = full_tokens = computed + scheduled
+            known = computed + scheduled
         else:
-            last = min(step - 1, request.last_step)
-            computed = request.prompt_tokens + request.generated + last - request.joined
-            tokens = full_tokens = computed + scheduled
-            caught_up = request.prompt_tokens + request.generated
-            unknown = not (request.idle_from <= in_flight <= request.idle_to)
-            if self.config.async_scheduling and unknown and tokens > caught_up:
-                full_tokens -= 1
-        self.cache.release(request, tokens, full_tokens, for_good)
+            computed = self._computed(request, step - 1)
+            known = self._known(request, computed + scheduled, in_flight)
+        self.cache.release(request, computed + scheduled, known, for_good)
         return computed
+
+    def _computed(self, request: EngineRequest, step: int) -> int:
+        """Tokens that a decoding request has computed after `step`."""
+        last = min(step, request.last_step + request.overruns)
+        return request.prompt_tokens + request.generated + last - request.joined
+
+    def _known(self, request: EngineRequest, computed: int, in_flight: int) -> int:
+        """How many of the tokens that a decoding request has computed are known while step `in_flight` runs."""
+        caught_up = request.prompt_tokens + request.generated
+        unknown = not (request.idle_from <= in_flight <= request.idle_to)
+        return computed - (self.config.async_scheduling and unknown and computed > caught_up)
+
+    def _grow(
+        self,
+        root: int,
+        step: int,
+        place: int | None = None,
+        scheduled: Container[EngineRequest] | None = None,
+    ) -> None:
+        """Let the full blocks be found of those responses that begin with the block `root`.
+
+        Why here: a decoding request is not touched from step to step, so its blocks are brought up to date when
+        somebody looks for them, when all running requests have been scheduled in `step`, or fills a like one, when
+        those before `place` have (where it is not sure: those in `scheduled`).
+        """
+        for request in self.growing:
+            if request.prefix[0] == root:
+                is_in = place is None or (
+                    request.place < place if scheduled is None else request in scheduled
+                )
+                computed = self._computed(request, step if is_in else step - 1)
+                self.cache.fill(
+                    request, -(-computed // self._block_size), self._known(request, computed, step - 1)
+                )

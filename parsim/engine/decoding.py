@@ -35,7 +35,7 @@ class Decoding:
             self.ending[last] = [request]
         else:
             bucket.append(request)
-        if last > step:
+        if last > step or request.overruns:
             computed = request.prompt_tokens + request.generated
             request.decoding = True
             self.count += 1
@@ -51,11 +51,16 @@ class Decoding:
             self.kv_tokens -= request.prompt_tokens + request.generated + step - 1 - request.joined
             self.due[request.residue] -= 1
 
-    def retire(self, last: int) -> None:
-        """Those that sampled their last token in step `last` take no part in the next."""
+    def retire(self, last: int) -> int:
+        """Those that sampled their last token in step `last` take no part in the next, except rule 8's: how many."""
+        surplus = 0
         for request in self.ending.get(last, ()):
             if request.last_step == last:
-                self.leave(request, last + 1)
+                if request.overruns:
+                    surplus += request.decoding
+                else:
+                    self.leave(request, last + 1)
+        return surplus
 
     def pause(self, request: EngineRequest, step: int) -> None:
         """The request is passed over in `step`, which is being formed: all it does later comes a step later."""
@@ -63,8 +68,9 @@ class Decoding:
             request.idle_from = step
         request.idle_to = step
         request.joined += 1
-        request.last_step += 1
-        self.ending.setdefault(request.last_step, []).append(request)
+        if request.last_step >= step:  # and not one that has sampled its last token (rule 8)
+            request.last_step += 1
+            self.ending.setdefault(request.last_step, []).append(request)
         self.due[request.residue] -= 1
         request.residue = (request.residue + 1) % self.block_size
         self.due[request.residue] += 1

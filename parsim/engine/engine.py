@@ -107,6 +107,7 @@ class Engine:
         if request.rejected:
             self._finish(request)
             return
+        request.overruns = request.stops and self._may_overrun(request)
         if self._coast is not None and self._deaf:
             self.queue.add(request)
             return
@@ -225,7 +226,7 @@ class Engine:
             batch.end_s = start_s + duration
             self.busy_s += duration
             self.used_block_s += duration * (self._usable_blocks - former.cache.free)
-        decoded = batch.decode_seqs
+        decoded = batch.decode_seqs - batch.surplus
         if former.held_up:
             decoded -= self.gaps.resumed(batch)
             former.held_up = self.gaps.waiting
@@ -276,8 +277,8 @@ class Engine:
             if request.waiting:
                 self.queue.remove(request)
             else:
-                former.decoding.leave(request, step + 1)
-                former.finish(request)
+                former.decoding.leave(request, self.step + 1)
+                former.finish(request, self.step)
             former.settled = False
             self._finish(request)
 
@@ -321,6 +322,11 @@ class Engine:
         if blocks > config.usable_blocks:
             return f"needs {blocks} KV blocks, the engine has {config.usable_blocks}"
         return ""
+
+    def _may_overrun(self, request: EngineRequest) -> bool:
+        """Rule 8: with async scheduling the step after a stop token is formed before that is known."""
+        tokens = request.prompt_tokens + request.output_tokens
+        return self.config.async_scheduling and tokens < self.config.max_model_len
 
     def _withdraw(self, in_flight: int) -> None:
         """Withdraw the requests to be aborted; `in_flight` is the last step whose tokens are not known.

@@ -164,6 +164,7 @@ class PrefixCache(KVCache):
         """See `KVCache.release`."""
         block_size = self.block_size
         held = -(-tokens // block_size)
+        self.fill(request, held, full_tokens)
         shared = request.shared
         first_private = len(shared)
         full = max(full_tokens // block_size, first_private)

@@ -33,7 +33,10 @@ class EngineRequest(WaitingRequest):
     Attributes:
         index: its row in the trace.
         prompt_tokens, output_tokens: its lengths.
-        prefix: ids of its shareable blocks, front first (see `prefix_cache`); empty if nothing is shared.
+        prefix: ids of its shareable blocks, front first (see `prefix_cache`), which may go on into its response; empty
+            if nothing is shared.
+        stops: the response ends by itself (a stop token), not at `max_tokens`.
+        overruns: it decodes in one step after that of its last token (rule 8).
         state: waiting, prefill, decode, done.
         place: its number in the order of admissions; running requests are served and freed in this order.
         generated: response tokens sampled up to the last (re)admission or preemption.
@@ -71,6 +74,7 @@ class EngineRequest(WaitingRequest):
         "kept",
         "last_step",
         "output_tokens",
+        "overruns",
         "place",
         "predicted",
         "preemptions",
@@ -82,6 +86,7 @@ class EngineRequest(WaitingRequest):
         "shared",
         "shared_full",
         "state",
+        "stops",
     )
 
     def __init__(
@@ -93,11 +98,14 @@ class EngineRequest(WaitingRequest):
         output_tokens: int,
         score: float | None = None,
         prefix: range | list[int] | tuple[int, ...] = (),
+        stops: bool = False,
     ) -> None:
         super().__init__(request_id, arrival_s, score, prompt_tokens)
         self.index = index
         self.output_tokens = output_tokens
         self.prefix = prefix
+        self.stops = stops
+        self.overruns = False
         self.state = State.WAITING
         self.place = -1
         self.generated = 0

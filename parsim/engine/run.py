@@ -44,7 +44,9 @@ class Workload:
     Attributes:
         request_id, arrival_s, prompt_tokens, output_tokens: see the trace's schema.
         score: what a ranked policy goes by; None for all without one.
-        prefix_hashes: one hash for each leading block of `hash_block_size` prompt tokens; None if nothing is shared.
+        prefix_hashes: one hash for each leading block of `hash_block_size` tokens of the prompt and, as far as others
+            may ask for it again, the response; None if nothing is shared.
+        stops: whether the response ends by itself, not at its `max_tokens`; None: none does.
     """
 
     request_id: Column
@@ -54,6 +56,7 @@ class Workload:
     score: Column | None = None
     prefix_hashes: Column | None = None
     hash_block_size: int | None = None
+    stops: Column | None = None
 
     def __len__(self) -> int:
         return len(self.request_id)
@@ -81,9 +84,10 @@ class Workload:
             prefixes: Iterable[Sequence[int]] = repeat(())
             if ids is not None and self.prefix_hashes is not None:
                 prefixes = (ids.of(hashes or ()) for hashes in _values(self.prefix_hashes[rows]))
+            stops = repeat(False) if self.stops is None else _values(self.stops[rows])
             numbers = range(rows.start, rows.stop)
             return map(
-                EngineRequest, numbers, *(_values(column[rows]) for column in columns), score, prefixes
+                EngineRequest, numbers, *(_values(column[rows]) for column in columns), score, prefixes, stops
             )
 
         requests = chain.from_iterable(map(some, range(0, len(self), _AT_ONCE)))

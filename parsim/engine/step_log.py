@@ -81,7 +81,10 @@ class StepLog:
             chunk = batch.chunks.get(request)
             if chunk is not None:
                 return chunk
-            return int(request.joined < batch.step <= request.last_step and request.idle_to != batch.step)
+            return int(
+                request.joined < batch.step <= request.last_step + request.overruns
+                and request.idle_to != batch.step
+            )
 
         given = [(request.request_id, tokens(request)) for request in former.running]
         return [{"request_id": name, "tokens": count} for name, count in given if count]

@@ -191,11 +191,12 @@ class RankedQueue(Generic[R]):
         if self._lengths is not None and stopped is not None and request.score is not None:
             self._lengths.observe(request.rank, output_tokens)
 
-    def key(self, request: R) -> tuple[bool, Any, float, str]:
-        """Where a request stands in this order, waiting or running; a strict total order, promoted first."""
+    def key(self, request: R) -> tuple[bool, Any, float]:
+        """Where a request stands in this order, waiting or running, promoted first. Of like ones that run, the one that
+        was admitted first is the victim, as under vLLM's own `priority` rule, so the id does not count."""
         if self._distrusts:
-            return (True, *turn_key(request, self.now_s))
-        return (not request.promoted, *self._key(request, self.now_s))
+            return (True, *turn_key(request, self.now_s)[:2])
+        return (not request.promoted, *self._key(request, self.now_s)[:2])
 
     def __len__(self) -> int:
         return self._size

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from parsim.engine.config import EngineConfig
 from parsim.scheduler.settings import SCHEDULER_CLASS, settings_of
 from parsim.validate.live.architectures import model_folder
 from parsim.validate.parity.case import Case, CaseRequest
-from parsim.validate.parity.tokens import prompt_token_ids
+from parsim.validate.parity.tokens import STOP_TOKEN, prompt_token_ids
 
 if TYPE_CHECKING:
     from vllm.v1.core.sched.scheduler import Scheduler
@@ -32,19 +32,22 @@ def quiet_vllm() -> None:
 def bare_scheduler(case: Case) -> tuple[Scheduler, BlockHasher | None]:
     """The scheduler that vLLM would run for this case, and the hasher that its requests need.
 
-    vLLM's own class serves first come first served; every other policy (and `case.adapter`) runs
-    `ParsScheduler`.
+    vLLM's own class serves what it can (`Case.vllms_own`); every other policy runs `ParsScheduler`.
     """
-    policy = case.policy
-    if not policy.ranked and policy.victim == "last" and not case.adapter:
-        return assemble(case.engine, None, {})
-    return assemble(case.engine, SCHEDULER_CLASS, settings_of(policy))
+    own = case.vllms_own
+    if own is not None:
+        return assemble(case.engine, None, {}, own)
+    return assemble(case.engine, SCHEDULER_CLASS, settings_of(case.policy))
 
 
 def assemble(
-    engine: EngineConfig, scheduler_cls: str | None, settings: Mapping[str, object]
+    engine: EngineConfig,
+    scheduler_cls: str | None,
+    settings: Mapping[str, object],
+    policy: Literal["fcfs", "priority"] = "fcfs",
 ) -> tuple[Scheduler, BlockHasher | None]:
-    """A scheduler of this class (None: vLLM's own choice) with `settings` as parsim's `additional_config`."""
+    """A scheduler of this class (None: vLLM's own choice) with `settings` as parsim's `additional_config`; `policy` is
+    vLLM's own, for a class that heeds it."""
     quiet_vllm()
     import torch
     from vllm.config import CacheConfig, DeviceConfig, ModelConfig, SchedulerConfig, VllmConfig
@@ -70,6 +73,7 @@ def assemble(
             watermark=engine.watermark,
             scheduler_reserve_full_isl=engine.scheduler_reserve_full_isl,
             scheduler_cls=scheduler_cls,
+            policy=policy,
         ),
         cache_config=CacheConfig(
             block_size=engine.block_size, enable_prefix_caching=engine.enable_prefix_caching
@@ -109,12 +113,14 @@ def bare_request(case: Case, index: int, hasher: BlockHasher | None) -> Request:
             index, request.prompt_tokens, request.prefix_hashes, case.hash_block_size
         ),
         sampling_params=SamplingParams(
-            max_tokens=request.output_tokens,
+            max_tokens=request.output_tokens + request.stops,
             ignore_eos=True,
+            stop_token_ids=[STOP_TOKEN] if request.stops else None,
             extra_args=None if request.score is None or case.scoring else {"pars_score": request.score},
         ),
         pooling_params=None,
         arrival_time=request.arrival_s,
+        priority=int(request.score or 0) if case.vllms_own == "priority" else 0,
         block_hasher=hasher,
     )
 

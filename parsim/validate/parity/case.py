@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict, Field
 
 from parsim.engine.config import EngineConfig
@@ -13,8 +15,9 @@ class CaseRequest(BaseModel):
     """One request of a case.
 
     `score` is what the policy ranks by (None: the request carries no score). `prefix_hashes` has one hash for
-    each leading block of `Case.hash_block_size` prompt tokens; as in the Mooncake traces a hash names the
-    block together with all that precedes it. `abort_s` is when the client goes away (None: it stays).
+    each leading block of `Case.hash_block_size` tokens; as in the Mooncake traces a hash names the block together with
+    all that precedes it. Those that go on after the prompt name blocks of the response. `stops`: the response ends by a
+    stop token, not at `max_tokens`. `abort_s` is when the client goes away (None: it stays).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -25,6 +28,7 @@ class CaseRequest(BaseModel):
     output_tokens: int = Field(ge=1)
     score: float | None = None
     prefix_hashes: list[int] = Field(default_factory=list)
+    stops: bool = False
     abort_s: float | None = None
 
 
@@ -32,8 +36,8 @@ class Case(BaseModel):
     """Everything that decides a run: the same case always gives the same steps.
 
     With `scoring` no request carries its score: a scorer beside the scheduler finds it, at this cost of time.
-    `adapter` runs `ParsScheduler` where vLLM's own class would do as well (first come first served, victim
-    `last`); for every other policy it is `ParsScheduler` that runs.
+    `adapter` runs `ParsScheduler` where vLLM's own class would do as well (`vllms_own`); for every other policy it is
+    `ParsScheduler` that runs.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -44,6 +48,21 @@ class Case(BaseModel):
     hash_block_size: int | None = None
     adapter: bool = False
     scoring: ScoringCost | None = None
+
+    @property
+    def vllms_own(self) -> Literal["fcfs", "priority"] | None:
+        """The policy of vLLM's own scheduler, without any code of this project, that is the same as the case's: `fcfs`
+        with victim `last`, or `priority` for whole scores with victim `worst` and no guard. None: there is none."""
+        policy = self.policy
+        if self.adapter:
+            return None
+        if not policy.ranked and policy.victim == "last":
+            return "fcfs"
+        by_score = policy.order == "score" and policy.victim == "worst" and not policy.do_no_harm
+        whole = all(r.score is not None and r.score.is_integer() for r in self.requests)
+        guards = (policy.starvation_threshold_s, policy.starvation_s_per_token, policy.ageing_tokens_per_s)
+        plain = guards == (None, None, None) and self.scoring is None and not policy.learns
+        return "priority" if by_score and plain and whole else None
 
     def rejection(self, request: CaseRequest) -> str | None:
         """Why vLLM could never serve this request, or None.

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from parsim.validate.parity.bare import bare_request, bare_scheduler
-from parsim.validate.parity.case import Case
+from parsim.validate.parity.case import Case, CaseRequest
 from parsim.validate.parity.scorer import CaseScorer, LearnerInTurn
 from parsim.validate.parity.steps import Step, StepLog
-from parsim.validate.parity.tokens import sampled_token_id
+from parsim.validate.parity.tokens import STOP_TOKEN, response_token_ids
 
 if TYPE_CHECKING:
     from vllm.v1.core.sched.output import SchedulerOutput
@@ -67,6 +67,7 @@ class _VirtualCore:
         self.in_flight: deque[_Batch] = deque()
         self.caught_up: set[str] = set()
         self.preempted: list[str] = []
+        self.responses = {i: self._response(case.requests[i], i) for i in served}
         self.sampled = dict.fromkeys(served, 0)
         self.building_s = 0.0
         self.log = StepLog()
@@ -79,6 +80,25 @@ class _VirtualCore:
         elif case.policy.learns:
             self.scheduler.serve_by(self.scheduler.settings, LearnerInTurn())
         self._watch_preemptions()
+
+    def _response(self, request: CaseRequest, index: int) -> list[int]:
+        ids = response_token_ids(
+            index,
+            request.prompt_tokens,
+            request.output_tokens,
+            request.prefix_hashes,
+            self.case.hash_block_size,
+        )
+        if request.stops:
+            ids[-1] = STOP_TOKEN
+        return ids
+
+    def _sample(self, index: int) -> int:
+        """The next token of a response; a step after its end (rule 8) samples what nobody reads."""
+        place = self.sampled[index]
+        self.sampled[index] += 1
+        response = self.responses[index]
+        return response[place] if place < len(response) else STOP_TOKEN
 
     def run(self) -> None:
         started = time.process_time()
@@ -179,8 +199,7 @@ class _VirtualCore:
             if not request.is_prefill_chunk:
                 self.caught_up.add(request_id)
                 index = self.index_of[request_id]
-                sampled[-1].append(sampled_token_id(index, request.num_prompt_tokens, self.sampled[index]))
-                self.sampled[index] += 1
+                sampled[-1].append(self._sample(index))
         duration_s = self.case.engine.step_time.seconds(prefill, decode, kv, pairs) if scheduled else 0.0
         start_s = max(self.device_free_s, self.now_s)
         self.device_free_s = start_s + duration_s

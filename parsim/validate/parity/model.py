@@ -30,6 +30,7 @@ def simulate_case(case: Case, *, steps: bool = True) -> StepLog:
         [request.score for request in requests],
         [request.prefix_hashes for request in requests] if case.hash_block_size else None,
         case.hash_block_size,
+        [request.stops for request in requests],
     )
     learning = None
     if case.policy.learns:

@@ -64,10 +64,13 @@ def cases(draw: st.DrawFn, corner: Corner) -> Case:
     outputs = _mostly(prompts, st.integers(8, 60))
     count = draw(_mostly(st.integers(1, 5), st.integers(6, 18)))
     ticks = 0
+    scores: st.SearchStrategy[float | None] = st.integers(0, 5).map(float)
+    if draw(st.booleans()):
+        scores = st.one_of(scores, st.none())
     requests: list[CaseRequest] = []
     for number in range(count):
         ticks += draw(st.one_of(st.just(0), st.just(0), st.integers(0, 8), st.integers(0, 100)))
-        requests.append(draw(_requests(number, ticks, prompts, outputs, hash_block_size, policy)))
+        requests.append(draw(_requests(number, ticks, prompts, outputs, scores, hash_block_size, policy)))
     engine = draw(_engines(corner, block_size, requests))
     return Case(
         engine=engine,
@@ -114,6 +117,7 @@ def _requests(
     ticks: int,
     prompts: st.SearchStrategy[int],
     outputs: st.SearchStrategy[int],
+    scores: st.SearchStrategy[float | None],
     hash_block_size: int,
     policy: Policy,
 ) -> CaseRequest:
@@ -124,9 +128,10 @@ def _requests(
     elif policy.score == "output_tokens":
         score = float(output)
     else:
-        score = draw(st.one_of(st.integers(0, 5).map(float), st.none()))
+        score = draw(scores)
     family = draw(st.integers(0, 2))
-    depth = min(draw(st.integers(0, 6)), prompt // hash_block_size) if family else 0
+    known = prompt + (output if draw(st.booleans()) else 0)
+    depth = min(draw(st.integers(0, 6)), known // hash_block_size) if family else 0
     hashes = [family * 100 + place for place in range(depth)]
     if depth > 1 and draw(st.booleans()):
         hashes[-1] += 50  # a branch: the same start, another end
@@ -140,6 +145,7 @@ def _requests(
         output_tokens=output,
         score=score,
         prefix_hashes=hashes,
+        stops=draw(st.booleans()),
         abort_s=abort_s,
     )
 

@@ -253,3 +253,23 @@ def test_requests_that_can_never_run_are_rejected(prompt: int, output: int, reas
     (first, second), _ = serve([(0.0, prompt, output), (0.0, 10, 1)])
     assert reason in first.rejected
     assert first.finish_s is None and second.finish_s > 0
+
+
+@pytest.mark.parametrize(("max_model_len", "extra"), [(64, True), (7, False)])
+def test_a_response_that_stops_by_itself_decodes_once_more_under_async_scheduling(
+    max_model_len: int, extra: bool
+) -> None:
+    """Step 4 is formed while step 3 samples the stop token, unless max_model_len says that 3 must be the last."""
+    workload = Workload(["r0"], [0.0], [4], [3], stops=[True])
+    log = StepLog(detail=True)
+    config = engine_config(async_scheduling=True, max_model_len=max_model_len)
+    outcome = run(workload, config, parse_policy("fcfs"), observer=log)
+    assert scheduled(log) == [[("r0", 4)], [("r0", 1)], [("r0", 1)], *([[("r0", 1)]] if extra else [])]
+    assert list(outcome.times["finish_s"]) == [3.0]
+    assert outcome.engine.gaps.frame()["tokens"].sum() == 2
+
+
+def test_without_async_scheduling_a_stop_is_known_in_time() -> None:
+    log = StepLog(detail=True)
+    run(Workload(["r0"], [0.0], [4], [3], stops=[True]), engine_config(), parse_policy("fcfs"), observer=log)
+    assert len(log.rows) == 3

@@ -59,9 +59,12 @@ def test_random_cases_are_equal_in_every_step() -> None:
     """Every combination of order, prefix caching, async scheduling and victim, most of them preempting."""
     tally = Tally()
     combinations: Counter[tuple[object, ...]] = Counter()
+    own_priority = 0
 
     def count(checked: Checked) -> None:
+        nonlocal own_priority
         tally.add(checked)
+        own_priority += checked.case.vllms_own == "priority"
         engine, policy = checked.case.engine, checked.case.policy
         combinations[policy.order, policy.victim, engine.enable_prefix_caching, engine.async_scheduling] += 1
 
@@ -69,6 +72,7 @@ def test_random_cases_are_equal_in_every_step() -> None:
     assert tally.cases >= 2_500 and tally.steps > 400_000
     assert tally.preempting_cases > tally.cases / 2
     assert len(combinations) == 3 * 2 * 2 * 2 and min(combinations.values()) > 5
+    assert own_priority > 20
 
 
 @pytest.mark.parametrize("policy", ["fcfs", "pars"])
@@ -122,6 +126,55 @@ def test_shared_prefixes_are_found_by_vllm() -> None:
     admitted = [admission for step in drive(case).steps for admission in step.admitted]
     assert admitted == [("a", 0), ("b", 20), ("c", 8)]
     assert check(case).difference is None
+
+
+@pytest.mark.parametrize("async_scheduling", [False, True])
+@pytest.mark.parametrize("blocks", [400, 60])
+def test_sessions_whose_responses_stop_by_themselves_are_equal(async_scheduling: bool, blocks: int) -> None:
+    """Five sessions of four turns, each prompt being all that was said and 23 tokens more; 60 blocks are too few."""
+    requests = []
+    for session in range(5):
+        tokens = 0
+        for turn in range(4):
+            tokens += 23
+            output = 9 + 4 * turn + session
+            hashes = [1000 * session + block for block in range((tokens + output) // 4)]
+            requests.append(
+                CaseRequest(
+                    request_id=f"s{session}t{turn}",
+                    arrival_s=40.0 * turn + session / 2,
+                    prompt_tokens=tokens,
+                    output_tokens=output,
+                    prefix_hashes=hashes,
+                    stops=turn % 2 == 0,
+                )
+            )
+            tokens += output
+    requests.sort(key=lambda request: request.arrival_s)
+    engine = small_engine(num_gpu_blocks=blocks, max_model_len=400, async_scheduling=async_scheduling)
+    checked = check(Case(engine=engine, policy=POLICIES["fcfs"], requests=requests, hash_block_size=4))
+    assert checked.difference is None
+    cached = sum(tokens for step in checked.vllm.steps for _, tokens in step.admitted)
+    prompts = sum(request.prompt_tokens for request in requests)
+    assert cached > prompts / 2 or blocks == 60
+
+
+@pytest.mark.parametrize("async_scheduling", [False, True])
+def test_vllms_own_priority_scheduler_breaks_ties_alike(async_scheduling: bool) -> None:
+    """Victim `worst` among requests of one score and one arrival, without any code of this project in vLLM."""
+    requests = [
+        CaseRequest(request_id=name, arrival_s=0, prompt_tokens=7, output_tokens=12, score=3.0)
+        for name in ("b", "a", "d", "c")
+    ]
+    policy = replace(POLICIES["oracle"], starvation_threshold_s=None, victim="worst")
+    case = Case(
+        engine=small_engine(num_gpu_blocks=10, async_scheduling=async_scheduling),
+        policy=policy,
+        requests=requests,
+    )
+    checked = check(case)
+    assert case.vllms_own == "priority"
+    assert checked.difference is None and checked.vllm.preemptions > 0
 
 
 def test_a_model_that_admits_one_request_too_many_is_found_and_shrunk(
