@@ -1,4 +1,7 @@
-"""One continuous-batching engine: settings, KV cache, batch formation, step time, and the SimPy process."""
+"""One continuous-batching engine: settings, KV cache, batch formation, step time, and the SimPy process.
+
+The rules of vLLM's scheduler that it follows are in docs/vllm-rules.md; the code names them by number.
+"""
 
 from parsim.engine.config import EngineConfig
 from parsim.engine.presets.load import load_engine, preset_names

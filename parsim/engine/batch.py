@@ -80,7 +80,7 @@ class BatchFormer:
         self._watermark = config.watermark_blocks
 
     def form(self, step: int, now_s: float) -> Batch:
-        """Form the batch of `step` (numbers ascend by 1), at `now_s` seconds."""
+        """Form the batch of `step` (numbers ascend by 1), at `now_s` seconds: rules 1 and 9."""
         self.queue.begin_step(now_s)
         decoding = self.decoding
         batch = Batch(step, now_s)
@@ -103,7 +103,10 @@ class BatchFormer:
         return batch
 
     def finish(self, request: EngineRequest, step: int) -> None:
-        """Free a running request that has sampled its last token; `step` was the last to be formed."""
+        """Free a running request that has sampled its last token, which needs no slot (rule 5).
+
+        `step`: the last to be formed.
+        """
         del self.running[request]
         known = tokens = request.prompt_tokens + request.output_tokens - 1
         if request.overruns:
@@ -157,7 +160,7 @@ class BatchFormer:
         return left
 
     def _schedule_one_by_one(self, batch: Batch, budget: int, threshold: int) -> int:
-        """The same where blocks or the budget do not suffice: in order, with preemption. O(running)."""
+        """The same where blocks or the budget do not suffice: in order, with preemption (rule 3). O(running)."""
         step, decoding, cache = batch.step, self.decoding, self.cache
         order = list(self.running)
         scheduled: dict[EngineRequest, int] = {}
@@ -210,7 +213,7 @@ class BatchFormer:
         return budget
 
     def _schedule_waiting(self, batch: Batch, budget: int, threshold: int) -> None:
-        """Admit waiting requests, the head first, until the budget, a seat or the blocks end."""
+        """Admit waiting requests, the head first, until the budget, a seat or the blocks end: rule 2."""
         queue, cache, running = self.queue, self.cache, self.running
         if not queue:
             self.settled = not self.prefilling
@@ -304,7 +307,7 @@ class BatchFormer:
         batch.chunks = {**batch.chunks, **dict(chunks)}
 
     def _preempt(self, request: EngineRequest, batch: Batch, scheduled: int) -> None:
-        """Send a running request back; `scheduled` tokens of it were already in this batch."""
+        """Rule 3: send a running request back; `scheduled` tokens of it were already in this batch."""
         step = batch.step
         del self.running[request]
         computed = self._release(request, step, step - 1, for_good=False, scheduled=scheduled)
@@ -347,7 +350,7 @@ class BatchFormer:
         return request.prompt_tokens + request.generated + last - request.joined
 
     def _known(self, request: EngineRequest, computed: int, in_flight: int) -> int:
-        """How many of the tokens that a decoding request has computed are known while step `in_flight` runs."""
+        """Rule 5: how many of the tokens that a decoding request has computed are known while `in_flight` runs."""
         caught_up = request.prompt_tokens + request.generated
         unknown = not (request.idle_from <= in_flight <= request.idle_to)
         return computed - (self.config.async_scheduling and unknown and computed > caught_up)

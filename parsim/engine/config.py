@@ -81,7 +81,7 @@ class EngineConfig(BaseModel):
 
     @property
     def usable_blocks(self) -> int:
-        """Blocks that requests can hold: all but the null block."""
+        """Blocks that requests can hold: all but the null block (rule 4)."""
         return self.num_gpu_blocks - 1
 
     @property

@@ -102,7 +102,7 @@ class Engine:
         self.process = env.process(self._serve_async() if config.async_scheduling else self._serve())
 
     def submit(self, request: EngineRequest) -> None:
-        """A request arrives now. It joins the queue at the next step boundary, or is refused if it can never run."""
+        """A request arrives now. It joins the queue at the next step boundary, or is refused for good (rule 7)."""
         request.rejected = self._reason_to_reject(request)
         if request.rejected:
             self._finish(request)
@@ -300,7 +300,7 @@ class Engine:
             self._done(request)
 
     def _take_in(self) -> None:
-        """What has arrived joins the queue."""
+        """What has arrived joins the queue (rule 10)."""
         if self._inbox:
             inbox, self._inbox = self._inbox, []
             scorer = self.scorer

@@ -49,7 +49,7 @@ class Extent:
 
 
 class PrefixCache(KVCache):
-    """vLLM's block pool with caching: a free queue of blocks without content, then full ones, oldest freed first.
+    """Rule 6, vLLM's block pool: a free queue of blocks without content, then full ones, oldest freed first.
 
     A request frees its blocks back to front, so the tail of a sequence is evicted first. Blocks without content
     are reused first. Only blocks covered by a trace's prefix hashes can be shared; they are kept one by one.
