@@ -273,7 +273,6 @@ class Engine:
             if request.last_step != step or request.state is State.DONE:
                 continue
             request.finish_s = self.now
-            self.queue.finished(request, request.output_tokens, True)
             if request.waiting:
                 self.queue.remove(request)
             else:
@@ -291,7 +290,7 @@ class Engine:
         """The request is out of the engine."""
         request.state = State.DONE
         request.prefix = ()
-        if request.seq >= 0 and (self.scorer is not None or self.queue.judge is not None):
+        if request.seq >= 0:
             stopped = True if request.finish_s >= 0 else None
             self.queue.finished(request, request.output_tokens, stopped)
             if self.scorer is not None:
