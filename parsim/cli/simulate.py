@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from parsim.cli.idle import idle_in, name_idle, say_early_turns
 from parsim.cli.preset_options import Dtype, Gpu, KvCacheDtype, Tp
 from parsim.cli.reading import Column, Format, HashBlockSize, Run, SkipBad, Tick, TimeUnit, reading, say
 from parsim.defaults import DEFAULT_ENGINE
@@ -169,6 +170,8 @@ def simulate_command(
         scoring=cost,
         steps=wanted,  # type: ignore[arg-type]
     )
+    name_idle(context, idle_in(chosen.name, emulated=bool(taus)))
+    say_early_turns(workload, run)
     metrics = summarize(run.requests, limits, run.metadata["mean_kv_usage"], run.gaps)
     if steps is not None:
         _write_steps(run, steps, detail=steps_detail)

@@ -17,6 +17,7 @@ from parsim.sweep.evidence import budget, looks
 from parsim.sweep.spec import SweepSpec
 from parsim.sweep.workload import Workload
 from parsim.traces import bundled_trace
+from parsim.traces.sessions import later_turns
 
 
 def bounds(workload: Workload, grid: plan.Grid, loads: Sequence[float], seed: int) -> list[dict[str, float]]:
@@ -74,6 +75,7 @@ def describe(
             "equal_prompts": frame["prompt_tokens"].n_unique() == 1 and not workload.first.has_prefix_hashes,
             "equal_responses": frame["output_tokens"].n_unique() == 1,
             "metadata": workload.first.metadata,
+            "later_turns": later_turns(frame),
         },
         "engine": grid.engine.model_dump(mode="json"),
         "policies": {

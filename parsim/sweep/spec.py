@@ -64,7 +64,7 @@ class TraceSource(_Strict):
         given = [self.path is not None, self.bundled, self.synthesize is not None, self.join is not None]
         if sum(given) != 1:
             raise ValueError("give exactly one of path, bundled, synthesize, join")
-        if self.path is None and self.reading != Reading():
+        if self.reading != Reading() and self.path is None:
             raise ValueError("format, column and the like say how a file is read: give its path")
         return self
 

@@ -5,6 +5,14 @@ from __future__ import annotations
 import polars as pl
 
 
+def later_turns(requests: pl.DataFrame) -> int:
+    """How many requests follow another one of their session."""
+    if "session_id" not in requests.columns:
+        return 0
+    known = requests["session_id"].drop_nulls()
+    return len(known) - known.n_unique()
+
+
 def early_turns(requests: pl.DataFrame, ends: pl.Series) -> tuple[int, int]:
     """How many later turns of sessions arrive before the turn before them has ended, and of how many.
 

@@ -140,3 +140,28 @@ def test_a_page_is_written(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "4 requests/s" in (tmp_path / "page.html").read_text()
     assert run("info", log, *HOW, "--out", tmp_path / "p.html").stderr.startswith("error: --out")
+
+
+def test_idle_options_and_early_turns_are_named(tmp_path):
+    log = tmp_path / "s.csv"
+    log.write_text(
+        "arrival_s,prompt_tokens,output_tokens,session_id\n0,9,500,a\n0.01,9,5,b\n0.25,9,5,a\n90.5,9,5,b\n"
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "parsim",
+        "simulate",
+        log,
+        "--seed",
+        "3",
+        "--starvation-threshold-s",
+        "9",
+        "--json",
+    ]
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=60)
+    assert done.stderr.splitlines() == [
+        "note: --seed changes nothing: no scores are emulated",
+        "note: --starvation-threshold-s changes nothing: the first come is served first anyway",
+        "note: open loop: 1 of 2 later turns of sessions arrive before the turn before them has ended",
+    ]

@@ -75,6 +75,23 @@ def assumptions(results: Results) -> list[tuple[str, str, str]]:
         ),
         ("Response lengths", "as recorded, whatever the policy", "trace"),
     ]
+    if turns := trace.get("later_turns"):
+        rows.append(
+            (
+                "Sessions",
+                "open loop",
+                f"{turns:,} later turns come at their recorded times, also before the answer to the turn before them "
+                "is there; `parsim simulate` counts those",
+            )
+        )
+    if held := meta.get("max_concurrency"):
+        rows.append(
+            (
+                "Arrivals",
+                f"held back by the client: at most {held} requests at a time",
+                "the recording; users who do not wait for one another would come earlier",
+            )
+        )
     for name, tau in facts["emulated"].items():
         rows.append((f"Predictor {name}", f"emulated at Kendall tau-b {tau:.2f}", facts["tau_source"]))
     if trace["redrawn"]:
