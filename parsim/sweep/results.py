@@ -156,8 +156,8 @@ def read_results(folder: Path) -> Results:
         raise UserError(f"{folder}: the results cannot be read ({error}); run the sweep again") from error
     if (
         not isinstance(facts, dict)
-        or "focus_load" not in facts
-        or not {"study", "runs_in_vllm", *SCORING} <= {*tables["results"].columns}
+        or not {"focus_load", "level", "capacity"} <= {*facts}
+        or not {"study", "runs_in_vllm", "trace_requests", *SCORING} <= {*tables["results"].columns}
     ):
         raise UserError(f"{folder}: the results are damaged or of another version; run the sweep again")
     return Results(**tables, facts=facts)
