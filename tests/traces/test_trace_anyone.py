@@ -180,11 +180,15 @@ JSONL = {
 }
 
 
-@pytest.mark.parametrize("as_list", [False, True])
+@pytest.mark.parametrize("shape", ["lines", "list", "wrapped"])
 @pytest.mark.parametrize("case", JSONL)
-def test_json(tmp_path, case, as_list):
+def test_json(tmp_path, case, shape):
     records, rows = JSONL[case]
-    text = json.dumps(records, indent=1) if as_list else lines(*records)
+    text = {
+        "list": json.dumps(records, indent=1),
+        "lines": lines(*records),
+        "wrapped": json.dumps({"object": "list", "data": records}),
+    }[shape]
     frame = read_trace(written(tmp_path, "t.json", text)).frame
     found = frame.select("arrival_s", "prompt_tokens", "output_tokens").rows()
     assert found == [pytest.approx(row) for row in rows]

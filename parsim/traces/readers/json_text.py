@@ -14,6 +14,7 @@ from parsim.errors import UserError
 
 TOO_DEEP = "is JSON nested without end, not a request"
 TOO_LONG = "holds a number of thousands of digits"
+WRAPPERS = ("data", "results", "records", "rows", "items", "entries", "logs")
 MOST_PARTS = 2000
 """Keys that a nested object is opened to; one of more is a map of names, not a record."""
 
@@ -25,7 +26,8 @@ def begins_lines(first: str, second: str | None, path: Path) -> bool:
         UserError: its first line is broken JSON.
     """
     try:
-        json.loads(first)
+        if wrapped(json.loads(first)) and second is None:
+            return False
     except json.JSONDecodeError:
         if second is not None and not second.lstrip().startswith("{"):
             return False
@@ -35,6 +37,15 @@ def begins_lines(first: str, second: str | None, path: Path) -> bool:
     except ValueError:
         raise UserError(f"{path}: line 1 {TOO_LONG}") from None
     return True
+
+
+def wrapped(value: Any) -> list[dict[str, Any]] | None:
+    """The records that one object holds under a usual name: `{"data": [...]}`; None if it holds none."""
+    for name in WRAPPERS if isinstance(value, dict) else ():
+        items = value.get(name)
+        if isinstance(items, list) and items and all(isinstance(item, dict) for item in items):
+            return items
+    return None
 
 
 def whole(text: str, path: Path) -> list[dict[str, Any]]:
@@ -53,7 +64,7 @@ def whole(text: str, path: Path) -> list[dict[str, Any]]:
         raise UserError(f"{path}: {TOO_DEEP}") from None
     except ValueError:
         raise UserError(f"{path}: {TOO_LONG}") from None
-    items = value if isinstance(value, list) else [value]
+    items = value if isinstance(value, list) else wrapped(value) or [value]
     if not items or not all(isinstance(item, dict) for item in items):
         raise UserError(f"{path}: expected a JSON object or a list of objects; check the file")
     return items
