@@ -19,7 +19,7 @@ def measure() -> dict[str, float]:
     """Best CPU-us a request of `simulate` for each workload of `bench_simulate`, in the checkout on the path."""
     import time
 
-    from parsim.engine import EngineConfig, load_engine
+    from parsim.engine import EngineConfig, StepTime, load_engine
     from parsim.scheduler.policy import parse_policy
     from parsim.simulation import simulate
     from parsim.traces import Trace, synthesize
@@ -31,9 +31,8 @@ def measure() -> dict[str, float]:
         "max_num_batched_tokens": 2048,
     }
     terms = {"base_s": 0.0105, "prefill_token_s": 6e-5, "decode_seq_s": 1e-5, "kv_token_s": 7e-8}
-    both = load_engine(
-        "llama-3.1-8b-a100-80g", {**settings, **{f"step_time.{k}": v for k, v in terms.items()}}
-    )
+    preset = load_engine("llama-3.1-8b-a100-80g", settings)
+    both = preset.model_copy(update={"step_time": StepTime(**terms)})  # a preset's own times change
     neither = both.model_copy(update={"enable_prefix_caching": False, "async_scheduling": False})
     short = both.model_copy(update={"num_gpu_blocks": 3000})
     lengths = {"prompt_mean": 508, "prompt_cv": 1.0, "output_mean": 212, "output_cv": 1.0, "max_tokens": 4096}
