@@ -72,6 +72,7 @@ class Engine:
         scorer: EngineScorer | None = None,
         observer: StepObserver | None = None,
         judge: Judge | None = None,
+        ids_break_ties: bool = True,
     ) -> None:
         self.env = env
         self.config = config
@@ -83,7 +84,9 @@ class Engine:
         self.used_block_s = 0.0
         self.gaps = TokenGaps(config.step_time)
         self._keep_step = self.gaps.steps.append
-        self.queue: RankedQueue[EngineRequest] = RankedQueue(policy, judge=judge)
+        self.queue: RankedQueue[EngineRequest] = RankedQueue(
+            policy, judge=judge, ids_break_ties=ids_break_ties
+        )
         self.former = BatchFormer(config, self.queue)
         self._seats = config.max_num_seqs
         self._in_turn = not policy.ranked

@@ -166,6 +166,7 @@ def run(
     observer: StepObserver | None = None,
     learning: LearningScorer | None = None,
     judge: Judge | None = None,
+    ids_break_ties: bool = True,
 ) -> Outcome:
     """Serve a workload on one engine.
 
@@ -178,6 +179,7 @@ def run(
         observer: sees every step.
         learning: gives the scores, from what has finished, in place of those that the workload has.
         judge: says whether scores may order requests; None: the policy's own, if it is to do no harm.
+        ids_break_ties: see `RankedQueue`; False is vLLM's own `priority` scheduler.
 
     Raises:
         UnfitHashes: the workload's hashes do not fit the block size.
@@ -192,7 +194,9 @@ def run(
         judge = ScoreJudge()
     requests = workload.requests(config, scored_later=outcome.scorer is not None)
     env = Clock()
-    engine = outcome.engine = Engine(env, config, policy, outcome.record, outcome.scorer, observer, judge)
+    engine = outcome.engine = Engine(
+        env, config, policy, outcome.record, outcome.scorer, observer, judge, ids_break_ties
+    )
     env.process(source(env, engine, requests, aborts or {}))
     with _collector_paused():
         began = time.process_time()

@@ -45,12 +45,20 @@ class RankedQueue(Generic[R]):
         policy: order, guard and victim.
         forgive: told of each failure of a user's order on a request, which then goes last; None: failures are raised.
         judge: says whether scores may order requests; while it does not trust them all are served in turn.
+        ids_break_ties: of like running requests the one of the greatest id is preempted, so that one of them always
+            goes on. vLLM's own `priority` rule takes the one admitted first: with short memory like requests can then
+            preempt each other in turn without end.
     """
 
     def __init__(
-        self, policy: Policy, forgive: Callable[[Exception], None] | None = None, judge: Judge | None = None
+        self,
+        policy: Policy,
+        forgive: Callable[[Exception], None] | None = None,
+        judge: Judge | None = None,
+        ids_break_ties: bool = True,
     ) -> None:
         self.policy = policy
+        self._key_parts = None if ids_break_ties else 2
         order = policy.aged_order
         by_ratio = policy.ranked and policy.starvation_s_per_token is not None
         self._lengths = ExpectedLength(policy.scores_are_tokens) if order.by_length or by_ratio else None
@@ -191,12 +199,11 @@ class RankedQueue(Generic[R]):
         if self._lengths is not None and stopped is not None and request.score is not None:
             self._lengths.observe(request.rank, output_tokens)
 
-    def key(self, request: R) -> tuple[bool, Any, float]:
-        """Where a request stands in this order, waiting or running, promoted first. Of like ones that run, the one that
-        was admitted first is the victim, as under vLLM's own `priority` rule, so the id does not count."""
+    def key(self, request: R) -> tuple[Any, ...]:
+        """Where a request stands in this order, waiting or running, promoted first; strict where ids break ties."""
         if self._distrusts:
-            return (True, *turn_key(request, self.now_s)[:2])
-        return (not request.promoted, *self._key(request, self.now_s)[:2])
+            return (True, *turn_key(request, self.now_s)[: self._key_parts])
+        return (not request.promoted, *self._key(request, self.now_s)[: self._key_parts])
 
     def __len__(self) -> int:
         return self._size

@@ -64,6 +64,11 @@ class Case(BaseModel):
         plain = guards == (None, None, None) and self.scoring is None and not policy.learns
         return "priority" if by_score and plain and whole else None
 
+    @property
+    def most_steps(self) -> int:
+        """Steps after which a run is taken for one without end: twenty times the tokens there are, and a thousand."""
+        return 1000 + 20 * sum(request.prompt_tokens + request.output_tokens for request in self.requests)
+
     def rejection(self, request: CaseRequest) -> str | None:
         """Why vLLM could never serve this request, or None.
 

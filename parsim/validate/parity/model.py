@@ -35,15 +35,20 @@ def simulate_case(case: Case, *, steps: bool = True) -> StepLog:
     learning = None
     if case.policy.learns:
         learning = LearningScorer(LearnerInTurn(), partial(features_of_case, case))
-    outcome = run(
-        workload,
-        case.engine,
-        case.policy,
-        scoring=case.scoring,
-        aborts={r.request_id: r.abort_s for r in requests if r.abort_s is not None},
-        observer=_Observer(log) if steps else None,
-        learning=learning,
-    )
+    try:
+        outcome = run(
+            workload,
+            case.engine,
+            case.policy,
+            scoring=case.scoring,
+            aborts={r.request_id: r.abort_s for r in requests if r.abort_s is not None},
+            observer=_Observer(log, case.most_steps) if steps else None,
+            learning=learning,
+            ids_break_ties=case.vllms_own != "priority",
+        )
+    except _Endless:
+        log.endless = True
+        return log
     log.cpu_s = outcome.cpu_s
     for name, times in (("first_token_s", log.first_token_s), ("finish_s", log.last_token_s)):
         known = zip(workload.request_id, outcome.times[name], strict=True)
@@ -51,15 +56,22 @@ def simulate_case(case: Case, *, steps: bool = True) -> StepLog:
     return log
 
 
-class _Observer:
-    """Writes down each batch that has tokens or preempted somebody."""
+class _Endless(Exception):
+    """More steps than the case can need."""
 
-    def __init__(self, log: StepLog) -> None:
+
+class _Observer:
+    """Writes down each batch that has tokens or preempted somebody, up to `most` of them."""
+
+    def __init__(self, log: StepLog, most: int) -> None:
         self.log = log
+        self.most = most
 
     def observe(self, batch: Batch, former: BatchFormer) -> None:
         if not batch and not batch.preempted:
             return
+        if len(self.log.steps) >= self.most:
+            raise _Endless
         scheduled = []
         for request in former.running:
             tokens = batch.chunks.get(request)

@@ -37,12 +37,14 @@ class StepLog:
     """The steps of a run, and when each request's first and last tokens came out (seconds).
 
     `cpu_s`: CPU time of the run, without making the requests (on vLLM's side the prompts' tokens and hashes).
+    `endless`: it was ended after `Case.most_steps`: requests of one score and arrival preempted each other in turn.
     """
 
     steps: list[Step] = field(default_factory=list)
     first_token_s: dict[str, float] = field(default_factory=dict)
     last_token_s: dict[str, float] = field(default_factory=dict)
     cpu_s: float = 0.0
+    endless: bool = False
 
     @property
     def preemptions(self) -> int:

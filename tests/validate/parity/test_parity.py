@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 pytest.importorskip("vllm")
@@ -277,3 +279,30 @@ def test_an_empty_trace_is_refused() -> None:
         case_from_trace(
             replace(trace, frame=trace.frame.head(0)), small_engine(), POLICIES["fcfs"], 10, 1.0, 0
         )
+
+
+@pytest.mark.parametrize("adapter", [True, False])
+@given(data=st.data())
+@settings(max_examples=8, deadline=None)
+def test_like_requests_short_of_memory(adapter: bool, data: st.DataObject) -> None:
+    """Of like requests `ParsScheduler` preempts by id, so that one goes on and all end; vLLM's own scheduler may have
+    them preempt each other in turn without end, and the model tells that step for step."""
+    lengths = st.integers(10, 40)
+    requests = [
+        CaseRequest(
+            request_id=f"r{n}",
+            arrival_s=0.0,
+            prompt_tokens=data.draw(lengths),
+            output_tokens=data.draw(lengths),
+            score=1.0,
+        )
+        for n in range(data.draw(st.integers(3, 6)))
+    ]
+    policy = replace(POLICIES["pars"], victim="worst", starvation_threshold_s=None)
+    engine = small_engine(
+        long_prefill_token_threshold=3, scheduler_reserve_full_isl=False, enable_prefix_caching=False
+    )
+    checked = check(Case(engine=engine, policy=policy, requests=requests, adapter=adapter))
+    assert checked.difference is None
+    if adapter:
+        assert not checked.vllm.endless
