@@ -38,16 +38,14 @@ class RankedQueue(Generic[R]):
     under the guard like any other. One that awaits its score ranks last until the score comes or `SCORE_WAIT_S` are
     over: under overload those that wait are mostly long, and in the middle every newcomer would pass them unseen.
 
-    An entry is live while its ticket is its request's. Dead entries (of requests that were removed, promoted
-    or re-scored) stay until they surface or outnumber the live ones, and are dropped then.
+    An entry is live while its ticket is its request's. Dead ones stay until they surface or outnumber the live ones.
 
     Args:
         policy: order, guard and victim.
         forgive: told of each failure of a user's order on a request, which then goes last; None: failures are raised.
         judge: says whether scores may order requests; while it does not trust them all are served in turn.
-        ids_break_ties: of like running requests the one of the greatest id is preempted, so that one of them always
-            goes on. vLLM's own `priority` rule takes the one admitted first: with short memory like requests can then
-            preempt each other in turn without end.
+        ids_break_ties: of like running requests the greatest id is preempted, so that one goes on. vLLM's own `priority`
+            rule takes the one admitted first: short of memory they can then preempt each other without end.
     """
 
     def __init__(
@@ -145,11 +143,7 @@ class RankedQueue(Generic[R]):
             self._move(request)
 
     def peek(self) -> R:
-        """The request to be served next.
-
-        Raises:
-            IndexError: the queue is empty.
-        """
+        """The request to be served next; IndexError if the queue is empty."""
         lane = self._lane
         while lane:
             _, ticket, request = lane[0]
@@ -168,11 +162,7 @@ class RankedQueue(Generic[R]):
             self._dead -= 1
 
     def pop(self) -> R:
-        """Remove and return the request to be served next.
-
-        Raises:
-            IndexError: the queue is empty.
-        """
+        """Remove and return the request to be served next; IndexError if the queue is empty."""
         request = self.peek()
         if self._lane:
             self._lane.popleft()
