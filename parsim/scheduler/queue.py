@@ -44,8 +44,8 @@ class RankedQueue(Generic[R]):
         policy: order, guard and victim.
         forgive: told of each failure of a user's order on a request, which then goes last; None: failures are raised.
         judge: says whether scores may order requests; while it does not trust them all are served in turn.
-        ids_break_ties: of like running requests the greatest id is preempted, so that one goes on. vLLM's own `priority`
-            rule takes the one admitted first: short of memory they can then preempt each other without end.
+        ids_break_ties: of like running requests the greatest id is preempted, so that one goes on. vLLM's own
+            `priority` rule takes the one admitted first: short of memory they can then preempt each other without end.
     """
 
     def __init__(
