@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
+import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from hypothesis import settings
 
-settings.register_profile("parsim", deadline=None)  # no test depends on how fast the machine is
-settings.load_profile("parsim")
+from parsim.cli import main
 
-MARKS = ("predictor", "vllm", "browser", "packaging", "recordings")
-"""Of tests that need torch, vLLM, a browser, or minutes."""
+settings.register_profile("deep", deadline=None)  # no test depends on how fast the machine is
+settings.register_profile("quick", deadline=None, max_examples=settings.default.max_examples // 5)
+
+MARKS = ("predictor", "vllm", "browser", "packaging", "recordings", "deep")
+"""Of tests that need torch, vLLM, a browser, or more than a second or two."""
 HEAVY = re.compile(rf"^pytestmark = .*pytest\.mark\.({'|'.join(MARKS)})\b", re.MULTILINE)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """`-m quick` draws a fifth of the examples; a test file with a number of its own derives it from the profile's."""
+    settings.load_profile("quick" if config.option.markexpr == "quick" else "deep")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -38,6 +50,27 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if session.config.option.markexpr == "quick" and loaded:
         print(f"\nquick tests imported {', '.join(sorted(loaded))}")
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.fixture(scope="session")
+def called() -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs `parsim ARGUMENTS` in this process, a second faster than in one of its own: code and both streams."""
+
+    def call(*arguments: str) -> subprocess.CompletedProcess[str]:
+        out, err = io.StringIO(), io.StringIO()
+        words = ["parsim", *arguments]
+        with (
+            redirect_stdout(out),
+            redirect_stderr(err),
+            mock.patch.object(sys, "argv", words),
+            pytest.raises(SystemExit) as end,
+        ):
+            main()
+        code = end.value.code
+        assert isinstance(code, int)
+        return subprocess.CompletedProcess(words, code, out.getvalue(), err.getvalue())
+
+    return call
 
 
 @pytest.fixture(scope="session")

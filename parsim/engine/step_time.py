@@ -78,9 +78,9 @@ class StepTime(BaseModel):
         read_s = self.weights_s + self.experts_s * self.expert_share
         compute_s = self.token_s * tokens
         both_s = (read_s * read_s + compute_s * compute_s) ** 0.5
-        if not both_s:
-            return self
-        base_s, token_s = read_s * read_s / both_s, self.token_s * compute_s / both_s
+        base_s, token_s = (
+            (read_s * read_s / both_s, self.token_s * compute_s / both_s) if both_s else (0.0, 0.0)
+        )
         return self.model_copy(
             update={
                 "base_s": self.base_s + base_s,
@@ -98,7 +98,7 @@ class StepTime(BaseModel):
         `attention_pairs`: for each prefill chunk of n tokens at offset c, n*c + n*(n+1)/2.
         """
         fixed_s = self.base_s
-        if self.weights_s or self.token_s:
+        if self.weights_s or self.token_s or self.experts_s:
             fixed_s = fixed_s + self.overlapped(prefill_tokens + decode_seqs)
         return (
             fixed_s
@@ -112,7 +112,7 @@ class StepTime(BaseModel):
         """Seconds of a step that only decodes so many sequences, by the tokens they have computed: those of `seconds`,
         to the last bit."""
         fixed_s = self.base_s
-        if self.weights_s or self.token_s:
+        if self.weights_s or self.token_s or self.experts_s:
             fixed_s = fixed_s + self.overlapped(decode_seqs)
         fixed_s = fixed_s + self.decode_seq_s * decode_seqs
         kv_token_s = self.kv_token_s

@@ -68,6 +68,7 @@ def order_of_service(run: Any) -> list[str]:
     return run.requests.sort("first_scheduled_s", "request_id")["request_id"].to_list()
 
 
+@pytest.mark.deep
 def test_the_examples_of_the_package_hold() -> None:
     assert doctest.testmod(parsim) == (0, 13)
 
@@ -153,6 +154,7 @@ def test_a_function_that_fails_is_named_with_the_request(own: str) -> None:
         parsim.simulate(drawn(), engine(), "my_orders:broken")
 
 
+@pytest.mark.deep
 def test_both_go_through_a_sweep_and_its_report(own: str, tmp_path: Path) -> None:
     write_trace(drawn(), tmp_path / "drawn.parquet")
     results = parsim.sweep(

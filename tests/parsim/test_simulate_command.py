@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
@@ -47,6 +48,7 @@ def test_the_oracle_helps_where_a_queue_forms_and_changes_nothing_where_none_doe
     assert mean("oracle", "--load", "0.1") == mean("fcfs", "--load", "0.1")
 
 
+@pytest.mark.deep
 def test_the_same_command_gives_the_same_bytes(trace: str, tmp_path: Path) -> None:
     for name in ("one", "two"):
         done = run(
@@ -109,8 +111,10 @@ def test_a_long_prompt_on_a_small_engine_is_counted_and_listed(tmp_path: Path) -
         (["--engine", "nope.yaml"], "cannot be read as an engine file"),
     ],
 )
-def test_bad_arguments_are_one_clear_line(trace: str, arguments: list[str], problem: str) -> None:
-    done = run("simulate", trace, *arguments)
+def test_bad_arguments_are_one_clear_line(
+    trace: str, arguments: list[str], problem: str, called: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    done = called("simulate", trace, *arguments)
     assert done.returncode == 2
     assert problem in done.stderr
     assert "Traceback" not in done.stderr

@@ -48,6 +48,7 @@ def test_convert_keeps_provenance_and_prints_notes(tmp_path):
     assert len(trace) == 2
 
 
+@pytest.mark.deep
 def test_synthesize_and_join_are_reproducible(tmp_path):
     drawn = []
     for name in ("one", "two"):
@@ -87,11 +88,11 @@ def test_synthesize_resamples_the_lengths_of_a_trace(tmp_path):
         ("fetch", "azure-2023-con", "--out", "{folder}"),
     ],
 )
-def test_errors_are_one_line_and_exit_2(tmp_path, arguments):
+def test_errors_are_one_line_and_exit_2(tmp_path, arguments, called):
     good, bad = tmp_path / "good.csv", tmp_path / "bad.csv"
     good.write_text(PLAIN + "a,0,5,5\n")
     bad.write_text(PLAIN + "a,0,5,0\n")
-    done = run(*(text.format(good=good, bad=bad, folder=tmp_path) for text in arguments))
+    done = called("traces", *(text.format(good=good, bad=bad, folder=tmp_path) for text in arguments))
     assert done.returncode == 2
     assert done.stderr.startswith("error: ")
     assert done.stderr.count("\n") == 1
@@ -133,6 +134,7 @@ def test_an_access_log_of_another_team_is_read_and_said(tmp_path):
     assert "--column" in wrong.stderr and wrong.stderr.count("\n") == 1
 
 
+@pytest.mark.deep
 def test_a_page_is_written(tmp_path):
     log = tmp_path / "log.csv"
     log.write_text(LOG)

@@ -55,6 +55,7 @@ def test_fit_recovers_a_known_engine(engine: EngineConfig, served: pl.DataFrame)
     assert fit.relative_error["base_s"] < fit.relative_error["attention_pair_s"]
 
 
+@pytest.mark.deep
 def test_unknown_blocks_are_inferred_where_memory_never_binds(
     served: pl.DataFrame, tmp_path: Path, as_folder: AsFolder
 ) -> None:
@@ -70,6 +71,7 @@ def test_unknown_blocks_are_inferred_where_memory_never_binds(
     assert table.filter(pl.col("metric").str.contains("e2el"))["error"].abs().max() < 0.03
 
 
+@pytest.mark.deep
 def test_unknown_blocks_are_fitted_where_memory_is_short(
     short_of_memory: pl.DataFrame, tmp_path: Path, as_folder: AsFolder
 ) -> None:
@@ -89,6 +91,7 @@ def test_unknown_blocks_are_fitted_where_memory_is_short(
     assert chosen["error"].abs().max() < 0.03
 
 
+@pytest.mark.deep
 def test_cold_start_is_fitted_apart_from_the_step_time(engine: EngineConfig, served: pl.DataFrame) -> None:
     cold = replay(Load.of(served), engine, ready_s=0.4)
     assert cold["arrival_s"].equals(served["arrival_s"])
@@ -210,6 +213,7 @@ def test_step_times_carry_over_to_other_settings(
     assert (given.config.num_gpu_blocks, given.config.max_num_seqs) == (500, 20)
 
 
+@pytest.mark.deep
 def test_data_parallel_engines_are_read_as_such(
     engine: EngineConfig, served: pl.DataFrame, tmp_path: Path, as_folder: AsFolder
 ) -> None:
@@ -275,6 +279,7 @@ def test_a_fit_that_is_far_off_is_called_failed_and_makes_no_engine_file(
     assert not (tmp_path / "engine.yaml").exists()
 
 
+@pytest.mark.deep
 def test_the_first_third_predicts_the_rest(
     engine: EngineConfig, served: pl.DataFrame, tmp_path: Path, as_folder: AsFolder
 ) -> None:

@@ -28,6 +28,8 @@ STEP_TIME = StepTime(
     base_s=0.008, prefill_token_s=6e-5, decode_seq_s=2e-5, kv_token_s=6e-8, attention_pair_s=1e-9
 )
 MAX_MODEL_LEN = 120
+EXAMPLES = settings.default.max_examples
+"""Of the profile: fewer in the quick tests."""
 
 
 @dataclass
@@ -133,7 +135,7 @@ class Watch(StepLog):
         former.cache.check(list(former.running))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=3 * EXAMPLES, deadline=None)
 @given(cases())
 def test_blocks_clock_and_outcome(case: Case) -> None:
     watch = Watch()
@@ -150,7 +152,7 @@ def test_blocks_clock_and_outcome(case: Case) -> None:
     assert not engine.queue
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=3 * EXAMPLES, deadline=None)
 @given(cases(aborts=False))
 def test_tokens_are_conserved(case: Case) -> None:
     """Every position is computed once, found in the cache, or lost to a preemption and counted as recomputed."""
@@ -181,7 +183,7 @@ def outcome(requests: list[EngineRequest]) -> list[tuple[object, ...]]:
     ]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=3 * EXAMPLES, deadline=None)
 @given(cases())
 def test_advancing_many_steps_at_once_changes_nothing(case: Case) -> None:
     """Runs of uneventful steps give the same times, to the last bit, as steps one by one."""
@@ -192,7 +194,7 @@ def test_advancing_many_steps_at_once_changes_nothing(case: Case) -> None:
     assert one_by_one.step == at_once.step
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=2 * EXAMPLES, deadline=None)
 @given(cases(aborts=False))
 def test_no_request_that_has_waited_too_long_is_overtaken(case: Case) -> None:
     """The starvation bound: once a waiting request is past the threshold, only earlier ones are admitted first."""
@@ -219,7 +221,7 @@ def test_no_request_that_has_waited_too_long_is_overtaken(case: Case) -> None:
                     )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(cases(prefixes=False, aborts=False))
 def test_prefix_caching_without_shared_prefixes_changes_only_recomputation(case: Case) -> None:
     """With nothing to share and no preemption, the two caches give the same run."""
@@ -254,7 +256,7 @@ def token_gaps(case: Case, log: StepLog, requests: list[EngineRequest]) -> list[
     return sorted(gaps)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=3 * EXAMPLES, deadline=None)
 @given(cases(aborts=False))
 def test_every_gap_between_tokens_is_counted(case: Case) -> None:
     """Also where requests are preempted, passed over, or run for many steps at once."""
@@ -268,7 +270,7 @@ def test_every_gap_between_tokens_is_counted(case: Case) -> None:
         assert all(abs(a - b) < 1e-9 for a, b in zip(found, expected, strict=True))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=2 * EXAMPLES, deadline=None)
 @given(cases(), cases(), st.randoms(use_true_random=False))
 def test_engines_in_one_environment_fed_by_any_process_are_engines_alone(
     first: Case, second: Case, random: Random

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from scipy import integrate, stats
 
 from parsim.engine.config import EngineConfig
@@ -46,6 +47,7 @@ def interval(order: str) -> tuple[float, float]:
     return float(np.mean(means) - half), float(np.mean(means) + half)
 
 
+@pytest.mark.deep
 def test_fcfs_waits_as_in_an_mm1_queue() -> None:
     """W = rho / (mu - lambda), e.g. Kleinrock, Queueing Systems I, 3.2."""
     service_s = MEAN_TOKENS * TOKEN_S
@@ -54,6 +56,7 @@ def test_fcfs_waits_as_in_an_mm1_queue() -> None:
     assert low <= expected <= high
 
 
+@pytest.mark.deep
 def test_shortest_first_waits_as_in_an_mg1_queue_with_that_order() -> None:
     """Non-preemptive SJF: W = E over x of (lambda E[S^2] / 2) / (1 - rho(x))^2 (Phipps 1956), exponential S."""
     service_s = MEAN_TOKENS * TOKEN_S

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -43,14 +43,19 @@ def test_reading_and_arithmetic_overlap() -> None:
     assert experts.seconds(0, 1, 0, 0) == pytest.approx(5e-3)
     assert experts.seconds(0, 2, 0, 0) == pytest.approx(7e-3)
     assert experts.seconds(1000, 0, 0, 0) == pytest.approx(9e-3)
+    alone = StepTime(base_s=1e-3, experts_s=8e-3, expert_share=0.5)
+    assert alone.seconds(0, 2, 0, 0) == pytest.approx(7e-3) == alone.decode_only(2)(0)
     with pytest.raises(ValidationError, match="time must pass"):
         StepTime(base_s=0, experts_s=1.0)
 
 
 @given(step=shapes, prefill=st.integers(0, 8192), decode=st.integers(0, 1024), at=st.integers(1, 1024))
+@example(step=StepTime(base_s=0.01, experts_s=0.03, expert_share=1.0), prefill=1, decode=0, at=1)
+@example(step=StepTime(base_s=0.01, experts_s=0.03, expert_share=0.0), prefill=0, decode=5, at=1)
 def test_the_additive_form_is_never_longer_and_touches(
     step: StepTime, prefill: int, decode: int, at: int
 ) -> None:
+    assume(prefill + decode > 0)  # a step has a token
     below = step.additive(at)
     assert below.weights_s == below.token_s == below.experts_s == 0
     assert below.seconds(prefill, decode, 7, 9) <= step.seconds(prefill, decode, 7, 9) * (1 + 1e-12)

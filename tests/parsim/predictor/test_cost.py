@@ -29,6 +29,7 @@ def test_a_place_that_cannot_be_written_is_found_before_the_measuring(
         cost.main("pars", tmp_path)
 
 
+@pytest.mark.predictor
 def test_nothing_is_written_where_there_is_no_predictor(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     with pytest.raises(UserError, match="nowhere"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
@@ -68,12 +68,12 @@ def test_a_page_without_charts_carries_no_scripts_for_them() -> None:
 
 
 @pytest.mark.parametrize("content", [None, "results.parquet"])
-def test_report_of_a_folder_without_a_sweep_is_one_line(tmp_path: Path, content: str | None) -> None:
+def test_report_of_a_folder_without_a_sweep_is_one_line(
+    tmp_path: Path, content: str | None, called: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
     if content:
         (tmp_path / content).write_text("not parquet")
-    done = subprocess.run(
-        [sys.executable, "-m", "parsim", "report", str(tmp_path)], capture_output=True, text=True, check=False
-    )
+    done = called("report", str(tmp_path))
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr.startswith("error: ") and len(done.stderr.strip().splitlines()) == 1

@@ -84,6 +84,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Results:
     return run_sweep(parse_spec(fields, "x"), folder, Console(quiet=True), jobs=1)
 
 
+@pytest.mark.deep
 def test_every_swept_setting_has_its_own_curve(swept: Results) -> None:
     settings = curves(swept, "pars")["setting"].unique().to_list()
     assert len(settings) == 8
@@ -94,6 +95,7 @@ def test_every_swept_setting_has_its_own_curve(swept: Results) -> None:
     assert all(json.dumps(setting)[1:-1] in html for setting in settings)
 
 
+@pytest.mark.deep
 def test_no_number_of_the_summary_is_cut_at_80_columns(swept: Results) -> None:
     out = io.StringIO()
     for table in (at_verdict(swept, swept.facts["focus_load"]), *gains(swept, 80)):

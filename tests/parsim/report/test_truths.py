@@ -96,6 +96,7 @@ def test_equal_responses(drawn: Drawn) -> None:
     assert "No order of the requests can help" in told
 
 
+@pytest.mark.deep
 def test_two_kinds_of_responses_in_overload(drawn: Drawn) -> None:
     output = np.where(drawn.rng.random(N) < 0.8, 10, 300)
     results, told = drawn.swept(drawn.poisson(16), 50, output, drawn.noisy(output, 0.3))
@@ -104,6 +105,7 @@ def test_two_kinds_of_responses_in_overload(drawn: Drawn) -> None:
     assert "can help at" not in told
 
 
+@pytest.mark.deep
 def test_scores_that_rank_the_wrong_way(drawn: Drawn) -> None:
     output = drawn.lengths(80, 1.2)
     results, told = drawn.swept(drawn.poisson(11), 50, output, -drawn.noisy(output, 0.3))
@@ -119,6 +121,7 @@ def test_few_requests_cannot_tell_the_capacity(drawn: Drawn) -> None:
     assert "of what the engine sustains)" not in told
 
 
+@pytest.mark.deep
 def test_scores_that_are_all_equal(drawn: Drawn) -> None:
     results, told = drawn.swept(drawn.poisson(13), 50, drawn.lengths(80, 1.2), np.full(N, 1.0))
     j = judge(results)
@@ -127,6 +130,7 @@ def test_scores_that_are_all_equal(drawn: Drawn) -> None:
     assert j.best is not None and j.best.low > 1.02
 
 
+@pytest.mark.deep
 def test_nobody_waits_and_from_which_load_on_order_matters(drawn: Drawn) -> None:
     output = drawn.lengths(80, 1.2)
     results, told = drawn.swept(drawn.poisson(0.5), 50, output, drawn.noisy(output, 0.5))
@@ -136,6 +140,7 @@ def test_nobody_waits_and_from_which_load_on_order_matters(drawn: Drawn) -> None
     assert judge(results).matters_from > 4  # type: ignore[operator]
 
 
+@pytest.mark.deep
 def test_long_prompts_and_answers_of_one_token(drawn: Drawn) -> None:
     prompts = drawn.lengths(600, 1.5)
     results, told = drawn.swept(
@@ -148,6 +153,7 @@ def test_long_prompts_and_answers_of_one_token(drawn: Drawn) -> None:
     assert slots is not None and float(slots[1]) < 1.05
 
 
+@pytest.mark.deep
 def test_prompts_are_most_of_the_work(drawn: Drawn) -> None:
     prompts, output = drawn.lengths(2000, 2.0), np.clip(drawn.lengths(20, 0.6), 2, 100)
     results, told = drawn.swept(
@@ -157,6 +163,7 @@ def test_prompts_are_most_of_the_work(drawn: Drawn) -> None:
     assert "Oracle SJF by response length is no bound" in told
 
 
+@pytest.mark.deep
 def test_short_of_kv_blocks(drawn: Drawn) -> None:
     output = drawn.lengths(80, 1.0)
     scores = drawn.noisy(output, 0.7)
@@ -167,6 +174,7 @@ def test_short_of_kv_blocks(drawn: Drawn) -> None:
     assert "twice the KV blocks (260)" in told
 
 
+@pytest.mark.deep
 def test_a_long_overload_turns_the_guarded_order_into_fcfs(drawn: Drawn) -> None:
     output = drawn.lengths(80, 1.2, 4000)
     _, told = drawn.swept(drawn.poisson(13, 4000), 50, output, drawn.noisy(output, 0.7))
@@ -182,6 +190,7 @@ def test_a_long_overload_turns_the_guarded_order_into_fcfs(drawn: Drawn) -> None
     assert free[-1] > guarded[-1] and free[-1] == max(free)
 
 
+@pytest.mark.deep
 def test_a_burst_has_a_size_and_no_rate(drawn: Drawn) -> None:
     output = drawn.lengths(80, 1.2)
     results, told = drawn.swept(np.full(N, 5.0), 50, output, drawn.noisy(output, 0.5))
@@ -191,6 +200,7 @@ def test_a_burst_has_a_size_and_no_rate(drawn: Drawn) -> None:
     assert results.facts["loads"] == [1.0]
 
 
+@pytest.mark.deep
 def test_without_an_oracle_nothing_is_said_of_a_perfect_ranking(drawn: Drawn) -> None:
     _, told = drawn.swept(drawn.poisson(0.5), 50, drawn.lengths(80, 1.2), policies="fcfs")
     assert "perfect" not in told and "Oracle SJF" not in told

@@ -64,6 +64,7 @@ def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return request.param, folder / "out"
 
 
+@pytest.mark.deep
 def test_the_words_are_right(case: tuple[str, Path]) -> None:
     answer, folder = case
     results = read_results(folder)
@@ -173,6 +174,7 @@ def recompute(folder: Path, facts: dict[str, str], focus: float) -> float:
     raise AssertionError(f"a number that this test cannot compute: {facts}")
 
 
+@pytest.mark.deep
 def test_every_number_in_the_verdict_comes_from_the_parquet(case: tuple[str, Path]) -> None:
     _, folder = case
     page = (folder / "report.html").read_text()
@@ -214,6 +216,7 @@ def in_unit(value: float, facts: dict[str, str], shown: str) -> float:
     return value
 
 
+@pytest.mark.deep
 def test_the_page_is_the_same_when_written_again(case: tuple[str, Path]) -> None:
     _, folder = case
     before = (folder / "report.html").read_bytes()

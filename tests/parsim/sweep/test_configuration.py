@@ -43,6 +43,7 @@ def drawn(name: str, rng: random.Random) -> list[Any]:
     return values
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_swept_field_is_decided_and_told_everywhere(name: str, tmp_path: Path) -> None:
     rng = random.Random(f"{name} 1")

@@ -62,6 +62,7 @@ class Reference(SimpleNamespace):
     __hash__ = object.__hash__
 
 
+@pytest.mark.deep
 def test_ray_gives_what_processes_give(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(f"{__name__}.SimpleNamespace", Reference)
     cluster = Cluster()
@@ -85,6 +86,7 @@ def test_a_missing_cluster_is_told(
         run_sweep(parse_spec(FIELDS, "x"), tmp_path, Console(quiet=True), executor="ray")
 
 
+@pytest.mark.deep
 def test_seeds_are_paired_across_policies(tmp_path: Path) -> None:
     """The same seed gives every policy the same arrivals and rows; another seed gives others."""
     fields = {**FIELDS, "studies": ["timeline"]}
@@ -100,6 +102,7 @@ def test_seeds_are_paired_across_policies(tmp_path: Path) -> None:
     assert not first.equals(second)
 
 
+@pytest.mark.deep
 def test_a_recorded_trace_is_replayed_as_it_is_and_drawn_again_beside_it(tmp_path: Path) -> None:
     rows = [f"r{i},{i * 0.01},20,{1 + (i * 37) % 90}" for i in range(200)]
     file = tmp_path / "recorded.csv"

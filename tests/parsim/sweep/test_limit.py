@@ -15,6 +15,7 @@ from parsim.sweep.run import run_sweep
 from parsim.sweep.spec import parse_spec
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("engine", "lengths", "limit"),
     [

@@ -37,6 +37,7 @@ def digests(folder: Path) -> dict[str, str]:
     return {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in names}
 
 
+@pytest.mark.deep
 def test_an_interrupted_sweep_resumes_to_the_same_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -77,6 +78,7 @@ def test_an_interrupted_sweep_resumes_to_the_same_bytes(
     assert digests(tmp_path / "halves") == digests(tmp_path / "whole")
 
 
+@pytest.mark.deep
 def test_processes_give_the_same_bytes_as_one(tmp_path: Path) -> None:
     fields = {**FIELDS, "studies": [], "loads": [1]}
     for jobs in (1, 2):
@@ -84,6 +86,7 @@ def test_processes_give_the_same_bytes_as_one(tmp_path: Path) -> None:
     assert digests(tmp_path / "1") == digests(tmp_path / "2")
 
 
+@pytest.mark.deep
 def test_ctrl_c_is_one_line_and_keeps_what_is_finished(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "parsim", "sweep", "--out", str(tmp_path), "--jobs", "2"]
     process = subprocess.Popen(
@@ -103,6 +106,7 @@ def test_ctrl_c_is_one_line_and_keeps_what_is_finished(tmp_path: Path) -> None:
     assert not list((tmp_path / "points").glob(".*"))
 
 
+@pytest.mark.deep
 def test_the_grid_is_published_before_the_studies_run_and_only_then(tmp_path: Path) -> None:
     spec, quiet = parse_spec(FIELDS | {"studies": ["guard", "search"]}, "x"), Console(quiet=True)
     first: list[Results] = []

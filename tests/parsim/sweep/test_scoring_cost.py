@@ -31,6 +31,7 @@ def swept(folder: Path, cost: str) -> Results:
     return run_sweep(parse_spec(fields, "x"), folder, Console(quiet=True), jobs=1)
 
 
+@pytest.mark.deep
 def test_scoring_is_charged_where_there_is_a_predictor(tmp_path: Path) -> None:
     file = tmp_path / "dear.json"
     file.write_text(json.dumps(DEAR))

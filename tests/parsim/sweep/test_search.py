@@ -16,6 +16,7 @@ TRACE = {
 }
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("guard", [0, 1000, None])
 def test_the_smallest_engine_and_any_guard_are_searched(tmp_path: Path, guard: float | None) -> None:
     fields = {

@@ -47,6 +47,7 @@ def test_a_damaged_or_missing_table_of_a_point_counts_as_absent(store: Store) ->
     assert "k" not in store
 
 
+@pytest.mark.deep
 def test_a_sweep_runs_damaged_points_again_to_the_same_bytes(tmp_path: Path) -> None:
     fields = {
         "trace": {"bundled": True, "requests": 30},
