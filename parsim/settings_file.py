@@ -24,6 +24,8 @@ def read_settings(path: Path, what: str) -> dict[str, Any]:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        if isinstance(error, IsADirectoryError):
+            reason = "it is a folder; what requests were recorded in it is a trace, not a file of settings"
         raise UserError(
             f"{path}: cannot be read as a{'n' * (what[0] in 'aeiou')} {what} file ({reason})"
         ) from error

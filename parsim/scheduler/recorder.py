@@ -8,6 +8,7 @@ import logging
 import os
 import secrets
 import threading
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,7 @@ class TraceRecorder:
         self._number = 0
         self._file: int | None = None
         self._written = 0
-        self._pending: list[bytes] = []
+        self._pending: deque[bytes] = deque()  # filled and emptied by two threads, a line at a time
         self._writing = threading.Lock()
         self._closed = threading.Event()
         try:
@@ -115,22 +116,33 @@ class TraceRecorder:
 
     def _flush(self) -> None:
         with self._writing:
-            lines, self._pending = self._pending, []
-            if not lines or self._file is None:
+            lines = [self._pending.popleft() for _ in range(len(self._pending))]
+            if not lines:
                 return
             whole = b"".join(lines)
             try:
-                done = 0
-                while done < len(whole):
-                    done += os.write(self._file, whole[done:])
-                self.lines += len(lines)
-                self._written += len(whole)
-                if self._written >= FILE_BYTES:
+                if self._file is None or self._written >= FILE_BYTES:
                     self._next_file()
+                self._append(whole)
+                self.lines += len(lines)
             except OSError as error:
                 if not self.lost:
                     log.warning("parsim: what is served cannot be recorded: %s (counted from now on)", error)
                 self.lost += len(lines)
+
+    def _append(self, whole: bytes) -> None:
+        """Write it all, or nothing: half a line would make the file unreadable."""
+        if self._file is None:
+            return
+        done = 0
+        try:
+            while done < len(whole):
+                done += os.write(self._file, whole[done:])
+        except OSError:
+            if done:
+                os.ftruncate(self._file, self._written)
+            raise
+        self._written += done
 
     def _next_file(self) -> None:
         if self._file is not None:

@@ -68,3 +68,15 @@ def test_the_rate_and_the_lengths_are_those_of_the_trace_in_the_mean() -> None:
     assert np.mean([frame["output_tokens"].mean() for frame in drawn]) == pytest.approx(
         trace.frame["output_tokens"].mean(), rel=0.02
     )
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.lists(st.integers(0, 9), max_size=3), min_size=2, max_size=40), st.integers(0, 9))
+def test_prompts_that_fill_no_block_stay_without_hashes(hashes: list[list[int]], seed: int) -> None:
+    trace = recorded(len(hashes), 1)
+    lists = pl.Series("prefix_hashes", hashes, dtype=pl.List(pl.Int64))
+    trace = Trace(trace.frame.with_columns(lists), trace.metadata)
+    for part in (None, seed):
+        drawn = resample(trace, seed, 100, part).frame
+        lengths = [len(hashes[tokens - 1]) for tokens in drawn["prompt_tokens"]]
+        assert drawn["prefix_hashes"].list.len().to_list() == lengths

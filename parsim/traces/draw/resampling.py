@@ -44,7 +44,7 @@ def resample(trace: Trace, seed: int, requests: int | None = None, part: int | N
             result["prefix_hashes"]
         )
         ids = (
-            own.explode("prefix_hashes")
+            own.explode("prefix_hashes", empty_as_null=True)  # else a prompt without a full block is lost
             .with_columns(pl.col("prefix_hashes") ^ pl.col("key"))
             .group_by("row", maintain_order=True)
             .agg(pl.col("prefix_hashes").drop_nulls())

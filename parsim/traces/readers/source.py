@@ -37,9 +37,10 @@ class Source:
         UserError: it does not exist, is a folder, is empty, or is neither UTF-8 or UTF-16 text nor Parquet.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, without_end: bytes | None = None) -> None:
+        """Look at a file; `without_end` is what of it is to be read, where its end is not."""
         self.path = Path(path)
-        self.content = content(self.path)
+        self.content = content(self.path) if without_end is None else without_end
         try:
             with self.open() as file:
                 self.head = file.read(HEAD_BYTES)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from parsim.errors import UserError
 from parsim.scheduler import recorder as recorder_module
@@ -118,7 +122,10 @@ def test_a_disk_that_refuses_is_counted_and_serving_goes_on(tmp_path: Path) -> N
     recorder._flush()
     assert (recorder.lines, recorder.lost) == (0, 2)
     recorder._file = None
+    recorder.write(row(3))  # and it takes them again
     recorder.close()
+    assert (recorder.lines, recorder.lost) == (1, 2)
+    assert read_trace(tmp_path).frame["request_id"].to_list() == ["r3"]
     with pytest.raises(ValueError, match="record"):
         TraceRecorder("/proc/nowhere", 16)
 
@@ -148,3 +155,63 @@ def test_what_is_older_than_a_second_survives_kill_9(tmp_path: Path) -> None:
     trace = read_trace(tmp_path)
     assert trace.frame.height > len(old) > 50
     assert trace.frame["request_id"].to_list() == [f"r{number}" for number in range(trace.frame.height)]
+
+
+@pytest.mark.parametrize("room", [0, 1, 100, 250, 700, 10_000])
+def test_a_disk_that_fills_up_leaves_whole_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    recorder = TraceRecorder(tmp_path, 16)
+    really, left = os.write, [room]
+
+    def write(file: int, text: bytes) -> int:
+        if not left[0]:
+            raise OSError(28, "No space left on device")
+        done = really(file, text[: left[0]])
+        left[0] -= done
+        return done
+
+    monkeypatch.setattr(recorder_module.os, "write", write)
+    for number in range(6):
+        recorder.write(row(number))
+        recorder._flush()
+    left[0] = 10_000
+    recorder.write(row(6))
+    recorder.close()
+    trace = read_trace(tmp_path)
+    assert len(trace) == recorder.lines == 7 - recorder.lost
+    assert trace.frame["request_id"].to_list()[-1] == "r6"
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2_000), st.sampled_from([b"", b"\0" * 50]))
+def test_a_file_cut_anywhere_is_read_to_its_last_whole_line(cut: int, after: bytes) -> None:
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        for _ in range(2):
+            recorder = TraceRecorder(folder, 16)
+            for number in range(5):
+                recorder.write(row(number, arrival_s=1.7e9 + secrets.randbelow(10**9)))
+            recorder.close()
+        first = sorted(folder.iterdir())[0]
+        kept = first.read_bytes()[:cut]
+        first.write_bytes(kept + after)
+        trace = read_trace(folder)
+        whole = kept.count(b"\n") + kept.endswith(b"}")
+        assert len(trace) == 5 + whole
+        assert trace.frame["request_id"].n_unique() == len(trace)
+
+
+def test_ids_that_engines_give_again_after_a_restart_are_told_apart(tmp_path: Path) -> None:
+    for run in range(3):
+        recorder = TraceRecorder(tmp_path, 16)
+        for number in range(4):
+            recorder.write(row(number, arrival_s=1.7e9 + 100 * run + number))
+        recorder.close()
+    trace = read_trace(tmp_path)
+    names = [f"r{n}{end}" for end in ("", "~2", "~3") for n in range(4)]
+    assert trace.frame["request_id"].to_list() == names
+    assert "8 of 12 requests had the id of an earlier one" in trace.metadata["notes"]
+    (tmp_path / "trace-copy.jsonl").write_bytes(next(tmp_path.glob("trace-*-*.jsonl")).read_bytes())
+    with pytest.raises(UserError, match="which an earlier row has"):
+        read_trace(tmp_path)

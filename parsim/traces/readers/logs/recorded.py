@@ -2,13 +2,17 @@
 
 The project's own schema with why each request ended (`stop`: `stop`, `length` or `abort`), its limit and its
 times, which are no part of a trace. Arrivals are seconds of the serving machine's clock; files of several runs in
-one folder follow one another by them. A request that got no score stands at the median, where the scheduler ranks
-it.
+one folder follow one another by them; an id that comes again at another time, as engines that number their requests
+give it after each start, ends in `~2`. A request that got no score stands at the median, where the scheduler ranks
+it. A last line that is cut short, where the machine went down or the engine is still writing, is left out.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from dataclasses import replace
+from os import SEEK_END
 from pathlib import Path
 
 import polars as pl
@@ -44,7 +48,10 @@ class Folder:
     """
 
     def __init__(self, path: Path) -> None:
-        self.sources = [Source(one) for one in sorted(path.glob(PATTERN)) if one.stat().st_size]
+        found = [(one, _without_cut_line(one)) for one in sorted(path.glob(PATTERN)) if one.is_file()]
+        self.sources = [
+            Source(one, kept) for one, kept in found if (one.stat().st_size if kept is None else kept)
+        ]
         if not self.sources:
             raise UserError(
                 f"{path}: is a folder without files {PATTERN}; name a trace file, or a folder that vLLM was made to"
@@ -61,7 +68,9 @@ class Folder:
             total += part.height
         whole = pl.concat(parts, how="diagonal_relaxed")
         self.first = self.sources[0]
-        self.rows = _rows(whole.sort(pl.col("arrival_s").cast(pl.Float64, strict=False), maintain_order=True))
+        rows = _rows(whole.sort(pl.col("arrival_s").cast(pl.Float64, strict=False), maintain_order=True))
+        cut = [f"{one.name}: the last line is cut short and left out" for one, kept in found if kept]
+        self.rows = replace(rows, notes=[*rows.notes, *cut])
 
     def where(self, records: Sequence[int]) -> list[str]:
         """Places of records: file and line."""
@@ -71,6 +80,34 @@ class Folder:
             (line,) = self.sources[place].where([record - self.starts[place]])
             places.append(f"{self.sources[place].path.name} {line}")
         return places
+
+
+def _without_cut_line(path: Path) -> bytes | None:
+    """What stands before a last line that is not whole; None where it is. The recorder's end with a newline."""
+    try:
+        with path.open("rb") as file:
+            file.seek(-1, SEEK_END)
+            if file.read(1) == b"\n":
+                return None
+        text = path.read_bytes()
+    except OSError:  # empty, or not to be read, which the reader says
+        return None
+    whole, newline, last = text.rstrip(b"\0").rpartition(b"\n")
+    try:
+        cut = not isinstance(json.loads(last), dict)
+    except ValueError:
+        cut = True
+    return whole + newline if cut else None
+
+
+def _distinct(frame: pl.DataFrame) -> tuple[pl.DataFrame, int]:
+    """The frame with an id of its own for each arrival, and how many had none."""
+    arrival, name = pl.col("arrival_s").cast(pl.Float64, strict=False), pl.col("request_id").cast(pl.String)
+    number = arrival.rank("dense").over("request_id")
+    again = number.is_not_null() & (number > 1) & name.is_not_null()
+    count = int(frame.select(again.sum()).item())
+    named = pl.when(again).then(pl.format("{}~{}", name, number)).otherwise(name)
+    return (frame.with_columns(named.alias("request_id")) if count else frame), count
 
 
 def _table(source: Source) -> pl.DataFrame:
@@ -87,6 +124,11 @@ def _table(source: Source) -> pl.DataFrame:
 
 def _rows(frame: pl.DataFrame) -> Rows:
     metadata, notes = dict(METADATA), []
+    frame, again = _distinct(frame)
+    if again:
+        notes.append(
+            f"{again} of {frame.height} requests had the id of an earlier one: theirs ends in ~2 and so on"
+        )
     sizes = frame["hash_block_size"].drop_nulls().unique().to_list()
     frame = frame.drop("hash_block_size")
     hashes = frame["prefix_hashes"]
