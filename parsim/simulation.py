@@ -84,7 +84,7 @@ def simulate(
             hashes do not fit the block size, or its last arrival is so late that the clock loses steps to rounding.
     """
     from parsim.engine.learning import LearningScorer
-    from parsim.engine.prefix_cache import UnfitHashes
+    from parsim.engine.prefix_ids import UnfitHashes
     from parsim.engine.run import run
     from parsim.engine.scorer import VirtualScorer
     from parsim.engine.step_log import StepLog

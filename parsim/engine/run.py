@@ -17,7 +17,7 @@ from parsim.engine.clock import Clock, Moment
 from parsim.engine.config import EngineConfig
 from parsim.engine.engine import Engine, EngineScorer, StepObserver
 from parsim.engine.learning import LearningScorer
-from parsim.engine.prefix_cache import PrefixIds
+from parsim.engine.prefix_ids import PrefixIds
 from parsim.engine.request import NEVER, EngineRequest
 from parsim.engine.scorer import VirtualScorer
 from parsim.engine.scoring_cost import ScoringCost

@@ -7,7 +7,6 @@ Charts are Altair charts, drawn by the Vega scripts embedded in the page (vl-con
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
@@ -200,8 +199,8 @@ class _Renderer:
         spec = c.chart.to_dict()
         spec.pop("$schema", None)
         if c.legend:
-            spec = switchable(spec)
-        text = json.dumps(strict(spec), separators=(",", ":"), sort_keys=True, allow_nan=False)
+            spec = vega.switchable(spec)
+        text = json.dumps(vega.strict(spec), separators=(",", ":"), sort_keys=True, allow_nan=False)
         text = text.replace("<", "\\u003c")
         self.charts.append((name, Markup(text)))
         chips = Markup("").join(
@@ -247,15 +246,6 @@ class _Renderer:
         )
 
 
-def strict(value: Any) -> Any:
-    """As JSON knows it: numbers that are not finite become null, which Vega leaves out."""
-    if isinstance(value, dict):
-        return {key: strict(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [strict(inner) for inner in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
 def in_seconds(t: Table) -> Table:
     """The table with columns of milliseconds in seconds where most values are 10 s or more."""
     import polars as pl
@@ -269,21 +259,6 @@ def in_seconds(t: Table) -> Table:
     ]
     columns = {n: replace(c, unit="s", digits=None) if n in long else c for n, c in t.columns.items()}
     return replace(t, frame=t.frame.with_columns(pl.col(long) / 1e3), columns=columns) if long else t
-
-
-def switchable(spec: dict[str, Any]) -> dict[str, Any]:
-    """The chart with a parameter `hidden`: marks of the labels that it lists are not drawn."""
-    shown = {"filter": "indexof(hidden, datum.label) < 0"}
-
-    def with_filter(part: dict[str, Any]) -> dict[str, Any]:
-        if "layer" in part:
-            return {**part, "layer": [with_filter(layer) for layer in part["layer"]]}
-        by_label = any(
-            isinstance(e, dict) and e.get("field") == "label" for e in part.get("encoding", {}).values()
-        )
-        return {**part, "transform": [shown, *part.get("transform", [])]} if by_label else part
-
-    return {**with_filter(spec), "params": [*spec.get("params", []), {"name": "hidden", "value": []}]}
 
 
 def _chip(label: str, policy: str) -> Markup:

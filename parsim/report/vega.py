@@ -1,12 +1,15 @@
-"""Vega, Vega-Lite and vega-embed as one script: vl-convert's bundle, the version that Altair writes."""
+"""Vega, Vega-Lite and vega-embed as one script: vl-convert's bundle, the version that Altair writes; and what a chart's
+specification must be before it stands in a page."""
 
 from __future__ import annotations
 
+import math
 import os
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from parsim.errors import UserError
 from parsim.files import replacing
@@ -39,3 +42,27 @@ def cache_folder() -> Path:
         RuntimeError: the user has no home.
     """
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "parsim"
+
+
+def strict(value: Any) -> Any:
+    """As JSON knows it: numbers that are not finite become null, which Vega leaves out."""
+    if isinstance(value, dict):
+        return {key: strict(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [strict(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def switchable(spec: dict[str, Any]) -> dict[str, Any]:
+    """The chart with a parameter `hidden`: marks of the labels that it lists are not drawn."""
+    shown = {"filter": "indexof(hidden, datum.label) < 0"}
+
+    def with_filter(part: dict[str, Any]) -> dict[str, Any]:
+        if "layer" in part:
+            return {**part, "layer": [with_filter(layer) for layer in part["layer"]]}
+        by_label = any(
+            isinstance(e, dict) and e.get("field") == "label" for e in part.get("encoding", {}).values()
+        )
+        return {**part, "transform": [shown, *part.get("transform", [])]} if by_label else part
+
+    return {**with_filter(spec), "params": [*spec.get("params", []), {"name": "hidden", "value": []}]}

@@ -5,14 +5,14 @@ from __future__ import annotations
 import polars as pl
 
 from parsim.metrics import METRICS
-from parsim.report import charts
+from parsim.report import axes, charts
 from parsim.report.page import Chart, Column, Columns, Section, Table
 from parsim.report.phrases import at_rate, display
 from parsim.report.verdict import HEADLINE, base_rows
 from parsim.stats import Interval
 from parsim.sweep.results import Results
 
-short = charts.plain
+short = axes.plain
 """A metric's name for a table heading, without its unit."""
 SHOWN = (
     ("mean_per_token_latency_ms", "Mean latency per token", "ms"),

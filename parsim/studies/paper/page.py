@@ -9,7 +9,7 @@ import polars as pl
 
 from parsim.defaults import DEFAULT_STARVATION_THRESHOLD_S
 from parsim.files import replacing
-from parsim.report import charts
+from parsim.report import axes, charts
 from parsim.report.page import (
     Chart,
     Column,
@@ -114,7 +114,7 @@ def _growth(done: dict[str, Results]) -> Section:
         scale=alt.Scale(domain=["no guard", guarded], range=[[1, 0], [5, 3]]),
         legend=alt.Legend(title="starvation", orient="bottom"),
     )
-    base = alt.Chart(frame).encode(x=x, y=y, color=charts.policy_colour(names))
+    base = alt.Chart(frame).encode(x=x, y=y, color=axes.policy_colour(names))
     tips = ["label:N", "guard:N", "requests:Q", alt.Tooltip("value:Q", title="gain", format=".3~g")]
     chart = alt.layer(
         base.mark_line(strokeWidth=2).encode(strokeDash=dash),

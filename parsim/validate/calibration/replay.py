@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from parsim.engine import EngineConfig
-from parsim.engine.prefix_cache import UnfitHashes
+from parsim.engine.prefix_ids import UnfitHashes
 from parsim.engine.run import Workload, run
 from parsim.errors import UserError
 from parsim.fleet import run_fleet
