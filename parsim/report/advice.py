@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from parsim.report.page import number
 from parsim.report.phrases import display, guard_words, seconds_words, times, where
-from parsim.report.verdict import QUEUE_SHARE, Judgement, mean_of, queue_share
+from parsim.report.verdict import NOTICEABLE, QUEUE_SHARE, Judgement, mean_of, queue_share
 from parsim.stats import Interval
 from parsim.sweep import cures, duration
 from parsim.sweep.configuration import ENGINE_COLUMNS
@@ -31,9 +31,14 @@ def settings_of(results: Results, row: dict[str, Any]) -> str:
 
 
 def is_default(results: Results) -> bool:
-    """Whether vLLM's defaults are recommended (also before there was a trial)."""
+    """Whether vLLM's defaults are recommended."""
     trial = results.facts.get("trial")
     return trial is not None and trial["chosen"] == 0
+
+
+def is_trying(results: Results) -> bool:
+    """Whether there was no trial yet: then nothing is recommended."""
+    return results.facts.get("trial") is None
 
 
 def is_judged(results: Results, policy: str) -> bool:
@@ -49,26 +54,30 @@ def is_judged(results: Results, policy: str) -> bool:
 
 def recommended(results: Results) -> Markup:
     """What the command runs, what it gains on fresh seeds around the load, and why it was chosen."""
-    trial = results.facts.get("trial")
-    if trial is None:
-        return Markup("")
+    if is_trying(results):
+        return Markup("Nothing is recommended yet: candidates are being tried on fresh seeds.")
+    trial = results.facts["trial"]
     load, objective = results.facts["focus_load"], results.facts["objective"]
     tried = trial["tried"][trial["chosen"]]
     if trial["chosen"] == 0:
         text = Markup("Recommended: vLLM's defaults, FCFS, as in the command below; ")
-        better = [t for t in trial["tried"][1:] if t["broken"] and _at(t["gains"], load).value > 1.02]
+        better = [t for t in trial["tried"][1:] if t["broken"] and _at(t["gains"], load).value > NOTICEABLE]
         if not better:
             return text + Markup(
-                "on fresh seeds at 0.8, 1 and 1.2 times the load no other setting that was tried is shown to be better "
-                "by more than 2%."
+                "nothing that was tried on fresh seeds is shown to beat them by more than 2%."
             )
         best = max(better, key=lambda t: _at(t["gains"], load).value)
-        return text + Markup("{} has a gain of {} in {}, but {} (tail_bound in the sweep file: {}).").format(
+        return text + Markup(
+            "nothing is shown to beat them{}. Most promising, not shown {}: {}, a gain of {} in {}; it {}."
+        ).format(
+            f" and to keep p99 time to first token within {bound:g}x theirs (tail_bound in the sweep file)"
+            if (bound := results.facts["tail_bound"]) is not None
+            else "",
+            where(results, load),
             settings_of(results, best["row"]),
             _told(best, load),
             objective,
             "; ".join(best["broken"][:2]),
-            results.facts["tail_bound"],
         )
     others = [gain for gain in tried["gains"] if gain[0] != load]
     around = Markup(" and ").join(
@@ -86,7 +95,10 @@ def recommended(results: Results) -> Markup:
     )
     if not tried["predictor"]:
         text += Markup("; it needs no predictor")
-    return text + Markup(". Why this one: {}.").format(trial["reason"])
+    count = tried["changes"]
+    return text + Markup(". It changes {} of vLLM's settings. Why this one: {}.").format(
+        count, trial["reason"]
+    )
 
 
 def _at(pairs: list[list[float]], load: float) -> Interval:

@@ -65,7 +65,8 @@ def page(results: Results) -> str:
 def first_answer(pending: list[str]) -> str:
     """What a page says that is written before the studies have run."""
     return (
-        f"First answer, from the grid of policies, loads and seeds alone. The studies ({', '.join(pending)}) are run "
-        "next; this page is then replaced, and reads itself again until it is. If the sweep was stopped, the same "
+        "First answer, from the grid of policies, loads and seeds alone: nothing is recommended before it was tried. "
+        f"The studies ({', '.join(pending)}) and the trial of candidates are run next; this page is then replaced, and "
+        "reads itself again until it is. If the sweep was stopped, the same "
         "command goes on."
     )

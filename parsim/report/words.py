@@ -7,7 +7,7 @@ import math
 
 from markupsafe import Markup
 
-from parsim.report.advice import is_default, is_judged, lasting, recommended, waits_for
+from parsim.report.advice import is_default, is_judged, is_trying, lasting, recommended, waits_for
 from parsim.report.page import figure, number
 from parsim.report.phrases import (
     METRIC_WORDS,
@@ -46,9 +46,10 @@ NOBODY_WAITS = 0.01
 
 def headline(j: Judgement, results: Results) -> Markup:
     """The answer in one sentence, about the very command that is printed beside it."""
-    if is_judged(results, j.policy) or (is_default(results) and not j.answer.startswith("helps")):
+    plain = is_default(results) and not j.answer.startswith("helps")
+    if is_trying(results) or is_judged(results, j.policy) or plain:
         return verdict(j, results)
-    return recommended(results) or verdict(j, results)
+    return recommended(results)
 
 
 def verdict(j: Judgement, results: Results) -> Markup:

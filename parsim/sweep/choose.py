@@ -15,6 +15,8 @@ from parsim.metrics import METRICS
 from parsim.sweep.configuration import ENGINE_COLUMNS, configuration_columns
 
 EQUAL = 0.02
+STUDIES = ("guard", "search", "plainer")
+"""Studies that try settings beyond the grid, on some of its seeds."""
 _CONSTRAINT = re.compile(r"\s*([A-Za-z0-9_]+)\s*(<=|>=)\s*([-+0-9.eE]+)\s*")
 
 
@@ -83,7 +85,8 @@ class Decision:
 
 
 def decide(results: pl.DataFrame, objective: str, constraints: Sequence[Constraint], load: float) -> Decision:
-    """The best runnable configuration at `load` among the studies main, guard and search.
+    """The best runnable configuration at `load` among the studies main, guard, search and plainer, on the seeds that
+    these share.
 
     The objective is compared as the mean over seeds. Among those within `EQUAL` of the best, the one that changes the
     fewest settings is chosen: a difference that no operator can see is not worth a setting.
@@ -93,12 +96,12 @@ def decide(results: pl.DataFrame, objective: str, constraints: Sequence[Constrai
     metrics = sorted(
         {objective, *(c.metric for c in constraints), "mean_per_token_latency_ms", "p99_e2el_ms"}
     )
+    rows = results.filter(
+        pl.col("study").is_in(["main", *STUDIES]), pl.col("load") == load, pl.col("runs_in_vllm")
+    )
+    few = rows.filter(pl.col("study").is_in(STUDIES))["seed"].unique()
     means = (
-        results.filter(
-            pl.col("study").is_in(["main", "guard", "search"]),
-            pl.col("load") == load,
-            pl.col("runs_in_vllm"),
-        )
+        rows.filter(pl.col("seed").is_in(few.implode()) if len(few) else True)
         .unique([*columns, "seed"], maintain_order=True)
         .group_by(columns, maintain_order=True)
         .agg(pl.len().alias("replicates"), *[pl.col(m).mean() for m in METRICS if m in results.columns])
@@ -154,12 +157,17 @@ def _changes(results: pl.DataFrame) -> pl.Expr:
     return pl.sum_horizontal(~e for e in defaults)
 
 
-def changes(row: dict[str, Any], own: dict[str, Any]) -> int:
-    """How many settings differ from vLLM's defaults `own`; a ranked policy's default guard comes with it."""
-    guard = row["starvation_threshold_s"]
-    return sum(row[name] != own[name] for name in ("policy", "victim", *ENGINE_COLUMNS) if name in row) + (
-        guard not in (None, DEFAULT_STARVATION_THRESHOLD_S)
-    )
+def changed_settings(row: dict[str, Any], own: dict[str, Any]) -> list[str]:
+    """The settings that differ from vLLM's defaults `own`: victim, guard, the engine's, policy. A ranked policy's
+    default guard comes with it."""
+    found = ["victim"] if row["victim"] != own["victim"] else []
+    if row["starvation_threshold_s"] not in (
+        None,
+        own["starvation_threshold_s"],
+        DEFAULT_STARVATION_THRESHOLD_S,
+    ) or (row["starvation_threshold_s"] is None and row["policy"] != own["policy"]):
+        found.append("starvation_threshold_s")
+    return found + [name for name in (*ENGINE_COLUMNS, "policy") if name in row and row[name] != own[name]]
 
 
 def _front(frame: pl.DataFrame, objective: str, second: str) -> pl.Series:

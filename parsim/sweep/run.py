@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from parsim.engine.scoring_cost import read_cost
 from parsim.files import replacing
 from parsim.progress import progress_bar
-from parsim.sweep import cures, duration, evidence, plan, trial
+from parsim.sweep import cures, duration, evidence, nominate, plan, trial
 from parsim.sweep.capacity import Capacity, stationary
 from parsim.sweep.choice import chosen, serve_command, write_choice
 from parsim.sweep.choose import Decision, check_metric, decide, parse_constraint
@@ -99,17 +99,7 @@ def run_sweep(
         if "search" in spec.studies:
             found = search(runner, grid, focus, seeds[:STUDY_SEEDS], spec.objective, constraints, spec.trials)
             runs += [("search", point, outcome) for point, outcome in found]
-        results = collect(runs, workload.rate_rps, facts)
-        rows = trial.nominees(results, spec.objective, constraints, spec.tail_bound, focus)
-
-        def put(more: Runs) -> Results:
-            return collect(more, workload.rate_rps, facts)
-
-        known = sorted({point.seed for _, point, _ in runs})
-        burst = workload.first.span_s == 0
-        tried, decided = trial.hold(
-            run, put, grid, rows, focus, known, spec.objective, constraints, spec.tail_bound, burst
-        )
+        tried, decided = tested(run, runs, spec, grid, workload, facts)
         runs += tried
     results, decision = tables(spec, grid, workload, runs, facts, decided)
     results.write(folder)
@@ -125,16 +115,18 @@ def tables(
     facts: dict[str, Any],
     decided: Trial | None = None,
 ) -> tuple[Results, Decision]:
-    """The tables of the runs so far and what is recommended, which is told in `facts`: what came through the trial, or
-    before there was one the best of the grid."""
+    """The tables of the runs so far and what is recommended, which is told in `facts`: what came through the trial;
+    before there was one vLLM's defaults, which the page does not call recommended."""
     results = collect(runs, workload.rate_rps, facts)
     constraints = [parse_constraint(text) for text in spec.subject_to]
     decision = decide(results.results, spec.objective, constraints, facts["focus_load"])
     if decided is not None:
         best = decided.tried[decided.chosen]
-        violated = tuple(text for text in best.broken if ":" in text)
-        decision = replace(decision, row=best.row, feasible=not violated, violated=violated)
+        decision = replace(decision, row=best.row, feasible=not best.unmet, violated=best.unmet)
         facts["trial"] = decided.facts()
+    else:
+        row = nominate.defaults(results, facts["focus_load"])
+        decision = replace(decision, row=row, feasible=True, violated=())
     policy, engine = chosen(decision, grid)
     facts["command"] = serve_command(policy, engine, spec.set)
     facts["decision"] = {
@@ -143,6 +135,44 @@ def tables(
         "violated": list(decision.violated),
     }
     return results, decision
+
+
+def tested(
+    run: Callable[[Sequence[Point], str, str], Runs],
+    runs: Runs,
+    spec: SweepSpec,
+    grid: plan.Grid,
+    workload: Workload,
+    facts: dict[str, Any],
+) -> tuple[Runs, Trial]:
+    """The trial of what the grid's seeds nominate, and its runs. Its seeds are those that the verdict went on with: no
+    candidate was chosen by them, and what the verdict has run there is not run again."""
+    constraints = [parse_constraint(text) for text in spec.subject_to]
+    load, seeds = facts["focus_load"], workload.seeds
+    added: Runs = []
+
+    def table(more: Runs) -> Results:
+        return collect(more, workload.rate_rps, facts)
+
+    def mean(row: nominate.Row) -> tuple[float, float]:
+        made = run(trial.points(grid, [row], [load], seeds[:STUDY_SEEDS]), "plainer", "plainer settings")
+        added.extend(made)
+        found = [outcome.metrics for _, _, outcome in made]
+        return tuple(sum(m[name] for m in found) / len(found) for name in (spec.objective, nominate.TAIL))  # type: ignore[return-value]
+
+    rows = nominate.nominees(table(runs), spec.objective, constraints, spec.tail_bound, load)
+    rows = nominate.plainer(rows, mean, spec.objective)
+    asked = trial.Asked(
+        objective=spec.objective,
+        constraints=constraints,
+        tail_bound=spec.tail_bound,
+        load=load,
+        burst=workload.first.span_s == 0,
+        known=seeds,
+        most_seeds=evidence.budget(spec.most_seeds, len(workload.first), trial.FIRST_LOOK),
+    )
+    tried, decided = trial.hold(run, table, grid, rows, asked)
+    return added + tried, decided
 
 
 def judged(

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parsim.defaults import DEFAULT_STARVATION_THRESHOLD_S
 from parsim.engine import EngineConfig
 from parsim.metrics import METRICS
 from parsim.scheduler.policy import Policy
@@ -16,7 +15,7 @@ from parsim.sweep.choose import Constraint
 from parsim.sweep.configuration import engine_columns
 from parsim.sweep.execute import Runner
 from parsim.sweep.measure import Outcome
-from parsim.sweep.plan import Grid
+from parsim.sweep.plan import GUARDS_S, Grid
 from parsim.sweep.point import Point
 
 if TYPE_CHECKING:
@@ -28,8 +27,8 @@ LIMITS = ("max_num_seqs", "max_num_batched_tokens")
 BATCH = 6
 """Trials asked for at once: they run side by side, and the search is the same for any number of processes."""
 
-GUARD_RANGE_S = (5.0, 600.0)
-"""Starvation thresholds that are tried."""
+FACTORS = {"max_num_seqs": (0.25, 0.5, 1, 2, 4), "max_num_batched_tokens": (0.25, 0.5, 1, 2, 4, 8)}
+"""Limits that are tried, as multiples of the engine's own: what people would type."""
 
 
 def search(
@@ -88,7 +87,9 @@ def starts(policies: dict[str, Policy], grid: Grid) -> list[dict[str, object]]:
     """The first trials: the best-ranked policy and FCFS with four times the sequences (the cure that needs no
     ranking where slots are short), then every policy with the sweep's own settings."""
     more = {"max_num_seqs": grid.engine.max_num_seqs * 4}
-    more["max_num_batched_tokens"] = max(grid.engine.max_num_batched_tokens, more["max_num_seqs"])
+    tokens = values(grid)["max_num_batched_tokens"]
+    least = max(grid.engine.max_num_batched_tokens, more["max_num_seqs"])
+    more["max_num_batched_tokens"] = next((value for value in tokens if value >= least), tokens[-1])
     own = [
         {**_start(policy, grid), **({"engine": i} if len(bases(grid)) > 1 else {})}
         for i in range(len(bases(grid)))
@@ -106,13 +107,26 @@ def bases(grid: Grid) -> list[EngineConfig]:
     return list(found.values())
 
 
+def values(grid: Grid) -> dict[str, list[int]]:
+    """Limit -> the values that are tried: the engine's own, doubled or halved, and those of the grid."""
+    found = {}
+    for name in LIMITS:
+        own = getattr(grid.engine, name)
+        multiples = {own * factor for factor in FACTORS[name]}
+        swept = {getattr(engine, name) for _, engine in grid.engines}
+        found[name] = sorted({int(value) for value in multiples if value == int(value) > 0} | swept)
+    return found
+
+
+def guards(grid: Grid) -> list[float | None]:
+    """Starvation thresholds that are tried: those of the study of guards, and the policies' own."""
+    return list(dict.fromkeys([*GUARDS_S, *(policy.starvation_threshold_s for policy in grid.policies)]))
+
+
 def _start(policy: Policy, grid: Grid) -> dict[str, object]:
-    guard, (low, high) = policy.starvation_threshold_s, GUARD_RANGE_S
     return {
         "policy": policy.name,
-        "starvation_threshold_s": DEFAULT_STARVATION_THRESHOLD_S
-        if guard is None
-        else min(max(guard, low), high),
+        "starvation_threshold_s": policy.starvation_threshold_s,
         "victim": policy.victim,
         "max_num_seqs": grid.engine.max_num_seqs,
         "max_num_batched_tokens": grid.engine.max_num_batched_tokens,
@@ -125,29 +139,15 @@ def _point(trial: Trial, policies: dict[str, Policy], grid: Grid, load: float, s
         engines[trial.suggest_categorical("engine", list(range(len(engines))))] if len(engines) > 1 else own
     )
     policy = policies[trial.suggest_categorical("policy", list(policies))]
-    guard = trial.suggest_float("starvation_threshold_s", *GUARD_RANGE_S, log=True)
+    guard = trial.suggest_categorical("starvation_threshold_s", guards(grid))
     victim = trial.suggest_categorical("victim", ["last", "worst"])
-    seqs = trial.suggest_int("max_num_seqs", max(own.max_num_seqs // 4, 1), own.max_num_seqs * 4, log=True)
-    tokens = trial.suggest_int(
-        "max_num_batched_tokens",
-        min(max(own.max_num_batched_tokens // 4, 64), own.max_num_batched_tokens),
-        max(own.max_num_batched_tokens * 8, 64),
-        log=True,
-    )
-    limits = {"max_num_seqs": _round(seqs, 8, own.max_num_seqs)}
-    limits["max_num_batched_tokens"] = max(
-        _round(tokens, 64, own.max_num_batched_tokens), limits["max_num_seqs"]
-    )
+    limits = {name: trial.suggest_categorical(name, tried) for name, tried in values(grid).items()}
+    limits["max_num_batched_tokens"] = max(limits["max_num_batched_tokens"], limits["max_num_seqs"])
     if not base.enable_chunked_prefill:
         limits["max_num_batched_tokens"] = max(limits["max_num_batched_tokens"], base.max_model_len)
     if policy.ranked:
-        policy = replace(policy, starvation_threshold_s=float(f"{guard:.2g}"))
+        policy = replace(policy, starvation_threshold_s=guard)
     engine = base.model_copy(update=limits)
     mine, theirs = engine_columns(own), engine_columns(engine)
     changed = {name: value for name, value in theirs.items() if value != mine[name]}
     return Point(replace(policy, victim=victim), engine, load, seed, changed)
-
-
-def _round(value: int, step: int, own: int) -> int:
-    """A multiple of `step` that people would type; the engine's own value stays itself."""
-    return own if abs(value - own) < step else max(step, round(value / step) * step)

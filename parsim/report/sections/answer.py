@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from parsim.report.advice import is_default, is_trying
 from parsim.report.page import Prose, Section, Verdict, figure
 from parsim.report.phrases import display, seconds_words
 from parsim.report.verdict import KINDS, judge, mean_of
@@ -18,7 +19,7 @@ def section(results: Results) -> Section:
     row = facts["decision"]["row"]
     guard = row["starvation_threshold_s"]
     settings = [
-        ("best settings: policy", display(results, row["policy"])),
+        ("recommended: policy", display(results, row["policy"])),
         ("starvation threshold", "none" if guard is None else f"{guard:g} s"),
         *((name, setting_words(row[name])) for name in dict.fromkeys((*LIMITS, *settings_shown(results)))),
         ("preemption victim", row["victim"]),
@@ -34,10 +35,12 @@ def section(results: Results) -> Section:
                 "FCFS, mean latency per token",
                 seconds_words(mean_of(results, "fcfs", j.load, "mean_per_token_latency_ms") / 1e3),
             ),
-            *settings,
+            *([] if is_trying(results) else settings),
         ],
         command=facts["command"],
-        command_title="Recommended, as a command",
+        command_title="vLLM's defaults, as a command"
+        if is_trying(results) or is_default(results)
+        else "Recommended, as a command",
     )
     trace, engine = facts["trace"], facts["engine"]
     setting = Prose(

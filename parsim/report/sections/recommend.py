@@ -6,6 +6,7 @@ import polars as pl
 
 from parsim.metrics import METRICS
 from parsim.report import charts
+from parsim.report.advice import is_trying
 from parsim.report.page import Block, Chart, Code, Column, Prose, Section, Table
 from parsim.report.sections.latency import labels, legend, short
 from parsim.sweep.choose import decide, parse_constraint
@@ -21,6 +22,7 @@ def section(results: Results) -> Section:
     facts = results.facts
     constraints = [parse_constraint(text) for text in facts["subject_to"]]
     decision = decide(results.results, facts["objective"], constraints, facts["focus_load"])
+    trying = is_trying(results)
     names = {n: label for n, label in labels(results).items() if n in decision.candidates["policy"].to_list()}
     shown = {f"{label}": n for n, label in names.items()}
     frame = decision.candidates.with_columns(
@@ -31,11 +33,12 @@ def section(results: Results) -> Section:
         Chart(
             charts.pareto(frame, names, facts["objective"], second),
             "Every setting tried",
-            "The ringed one is chosen; dashed: no other setting is better in both; faint: breaks a constraint.",
+            f"The ringed one is {'what vLLM does by default' if trying else 'chosen'}; dashed: no other setting is "
+            "better in both; faint: breaks a constraint.",
             legend(names),
         ),
         table(frame, facts["objective"], shown),
-        Code(facts["command"], "Run the chosen settings"),
+        Code(facts["command"], "Run vLLM's defaults" if trying else "Run the chosen settings"),
     ]
     asked = f"Objective: {facts['objective']} ({METRICS[facts['objective']].better} is better)"
     rules = f", subject to {', '.join(map(str, constraints))}" if constraints else ""
