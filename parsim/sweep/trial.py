@@ -155,11 +155,8 @@ def hold(
     done = 0
     for count in asked.counts:
         fresh, done = seeds[done:count], count
-        runs += run(
-            points(grid, [rows[i] for i in alive], [asked.load], fresh),
-            "trial",
-            "the candidates, on fresh seeds",
-        )
+        made = points(grid, [rows[i] for i in alive], [asked.load], fresh)
+        runs += run(made, "trial", "the candidates, on fresh seeds")
         results = table(runs)
         tried |= {i: judge_one(results, rows[i], rows[0], asked.load, asked, level) for i in alive}
         first, _, unsure = choose(tried, _behind(results, tried, asked, level))
@@ -278,9 +275,7 @@ def choose(tried: dict[int, Tried], behind: Callable[[int, int], Interval]) -> t
     if not tried[chosen].predictor and any(t.predictor for t in others):
         reason += ", and it needs no predictor"
     if all(t.changes > tried[chosen].changes for t in others):
-        reason += (
-            f", and it changes least ({tried[chosen].changes} setting{'s' * (tried[chosen].changes > 1)})"
-        )
+        reason += ", and it changes least"
     return chosen, reason, gaps[chosen].value > 1 + EQUAL
 
 
