@@ -39,9 +39,11 @@ def test_json_is_one_object_and_nothing_else(trace: str) -> None:
     assert json.loads(done.stdout)["completed"] == 60
 
 
-def test_the_oracle_helps_where_a_queue_forms_and_changes_nothing_where_none_does(trace: str) -> None:
+def test_the_oracle_helps_where_a_queue_forms_and_changes_nothing_where_none_does(
+    trace: str, called: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
     def mean(policy: str, *more: str) -> float:
-        done = run("simulate", trace, "--policy", policy, "--json", *SMALL, *more)
+        done = called("simulate", trace, "--policy", policy, "--json", *SMALL, *more)
         return float(json.loads(done.stdout)["mean_per_token_latency_ms"])
 
     assert mean("oracle") < mean("fcfs")

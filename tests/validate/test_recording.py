@@ -41,6 +41,7 @@ def test_split_takes_one_of_each_pair() -> None:
     assert split(7, 1.0, 0).all()
 
 
+@pytest.mark.deep
 def test_fit_recovers_a_known_engine(engine: EngineConfig, served: pl.DataFrame) -> None:
     fitted = split(served.height, 0.5, 0)
     start = engine.step_time.model_copy(update={"base_s": 0.02, "prefill_token_s": 5e-5, "kv_token_s": 3e-7})
