@@ -8,7 +8,7 @@ from parsim.traces.readers.listing import markdown
 from parsim.traces.reading import COLUMNS
 from parsim.traces.trace import OPTIONAL, REQUIRED
 
-DOC = Path(__file__).parents[2] / "docs/traces.md"
+DOC = Path(__file__).parents[3] / "docs/traces.md"
 
 
 def test_the_table_of_formats_is_generated():
