@@ -23,6 +23,8 @@ def closest(name: str, known: Iterable[str], cutoff: float = 0.5) -> str | None:
     none is as similar as `cutoff` (difflib's ratio)."""
     plain = {one.lower(): one for one in known}
     wanted = name.strip().lower()
+    if wanted in plain:
+        return plain[wanted]
     longer = [one for one in plain if wanted and one.startswith(f"{wanted}-")]
     near = longer or difflib.get_close_matches(wanted, plain, n=1, cutoff=cutoff)
     return plain[near[0]] if near else None

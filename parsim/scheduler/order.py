@@ -97,9 +97,9 @@ def order_of(order: str | KeyFunction) -> Order:
 
 
 def _own(name: str, function: KeyFunction) -> Order:
-    value, varies = own_order.key_value(name, function)
+    value, varies, clairvoyant = own_order.key_value(name, function)
 
     def key(request: WaitingRequest, now_s: float) -> Key:
         return (value(request, now_s), request.arrival_s, request.request_id)
 
-    return Order(name, key, varies=varies, clairvoyant=own_order.reads_the_future(value))
+    return Order(name, key, varies=varies, clairvoyant=clairvoyant)

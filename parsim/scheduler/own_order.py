@@ -80,26 +80,62 @@ def source_hash(order: str | KeyFunction) -> str:
     return hashlib.sha256(source).hexdigest()
 
 
+class Seen:
+    """What a function is shown of a request: what every engine knows of it. What it writes there changes nothing."""
+
+    __slots__ = ("arrival_s", "prompt_tokens", "rank", "request_id", "score")
+
+    def __init__(self, request: WaitingRequest) -> None:
+        self.request_id = request.request_id
+        self.arrival_s = request.arrival_s
+        self.prompt_tokens = request.prompt_tokens
+        self.score = request.score
+        self.rank = request.rank
+
+
+class Foreseen(Seen):
+    """Also its response length, which only a simulated engine knows while it waits."""
+
+    __slots__ = ("output_tokens",)
+
+    def __init__(self, request: WaitingRequest) -> None:
+        super().__init__(request)
+        self.output_tokens = request.output_tokens  # type: ignore[attr-defined]
+
+
 def key_value(
     name: str, function: KeyFunction
-) -> tuple[Callable[[WaitingRequest, float], tuple[float, ...]], bool]:
-    """The function as `value(request, now_s)`, and whether it looks at the time.
+) -> tuple[Callable[[WaitingRequest, float], tuple[float, ...]], bool, bool]:
+    """The function as `value(request, now_s)`, whether it looks at the time, and whether it is clairvoyant.
 
-    Its failure on a request is a `UserError` that names both; a value that is no number sorts last.
+    It is clairvoyant where it asks the first request it is shown for its response length; one that does so of some
+    requests only is refused there, as it could be run in no engine and would be taken for one that can.
+    Its failure on a request is a `UserError` that names both; a value that is not a number (NaN) sorts last.
 
     Raises:
         UserError: it takes neither a request nor a request and a time.
     """
     parameters = _parameters(name, function)
 
+    def call(seen: Seen, now_s: float) -> Any:
+        return function(seen, now_s) if parameters == 2 else function(seen)
+
+    clairvoyant = _asks_for_length(call)
+    show = Foreseen if clairvoyant else Seen
+
     def value(request: WaitingRequest, now_s: float) -> tuple[float, ...]:
         try:
-            found = function(request, now_s) if parameters == 2 else function(request)
+            found = call(show(request), now_s)
             return tuple(map(_number, found if isinstance(found, tuple) else (found,)))
         except Exception as error:  # a stranger's code
-            raise UserError(f"order {name}: failed on request {request.request_id!r}: {error!r}") from error
+            what = repr(error)
+            if isinstance(error, AttributeError) and isinstance(error.obj, Seen):
+                what = f"a request has no {error.name}{nearest(str(error.name), Seen.__slots__)}"
+                if error.name == "output_tokens":
+                    what = "it asks for output_tokens of some requests only; ask for it of each (a bound), or of none"
+            raise UserError(f"order {name}: failed on request {request.request_id!r}: {what}") from error
 
-    return value, parameters == 2
+    return value, parameters == 2, clairvoyant
 
 
 def forgiving(
@@ -117,12 +153,14 @@ def forgiving(
     return last_if_it_fails
 
 
-def reads_the_future(value: Callable[[WaitingRequest, float], Any]) -> bool:
+def _asks_for_length(call: Callable[[Seen, float], Any]) -> bool:
     """Whether it asks a request that waits in a real engine for its response length, which nobody knows there."""
     try:
-        value(WaitingRequest("probe", 0.0, 1.0, 1), 1.0)
-    except UserError as error:  # of another kind: told of when it fails on a real request
-        return isinstance(error.__cause__, AttributeError) and error.__cause__.name == "output_tokens"
+        call(Seen(WaitingRequest("probe", 0.0, 1.0, 1)), 1.0)
+    except AttributeError as error:
+        return error.name == "output_tokens"
+    except Exception:  # told of when it fails on a real request
+        return False
     return False
 
 

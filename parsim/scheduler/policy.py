@@ -185,7 +185,7 @@ POLICIES: dict[str, Policy] = {
 }
 """The named policies."""
 
-_EMULATED = re.compile(r"emulated\(\s*(?:tau\s*=\s*)?(-?[0-9.]+)\s*\)")
+_EMULATED = re.compile(r"emulated\(\s*(?:tau\s*=\s*)?([^()]*)\)")
 _ORDERED = re.compile(r"([^()]+)\(([^()=]+)\)")
 
 
@@ -218,13 +218,13 @@ def parse_policy(text: str, predictors: Collection[str] = ()) -> Policy:
         )
     if name.removeprefix(SCORE_PREFIX) in POLICIES:
         return POLICIES[name.removeprefix(SCORE_PREFIX)]
-    if name.startswith(SCORE_PREFIX) or name in predictors:
+    if (name.startswith(SCORE_PREFIX) and name != SCORE_PREFIX) or name in predictors:
         short = name.removeprefix(SCORE_PREFIX)
         return _ranked(short, SCORE_PREFIX + short, "shortest predicted first")
     if ":" in name:
         own = order_of(name)
         return Policy(name, own.name, None, DEFAULT_STARVATION_THRESHOLD_S, summary="an order of one's own")
-    known = [*POLICIES, *predictors]
+    known = list(dict.fromkeys([*POLICIES, *predictors]))
     raise UserError(
         f"policy {text!r}: no such policy{nearest(name, known)} (choose from {', '.join(known)}, emulated(tau=T), "
         "score.NAME for the scores of a predictor NAME, or module:function for an order of your own)"
@@ -241,6 +241,10 @@ def as_policy(policy: str | Policy | KeyFunction, predictors: Collection[str] = 
         return parse_policy(policy, predictors)
     if isinstance(policy, Policy):
         return policy
+    if not callable(policy) or getattr(policy, "__hash__", None) is None:
+        raise UserError(
+            f"policy {str(policy)[:80]!r}: is neither a name nor a function that can be told from others (hashable)"
+        )
     name = order_of(policy).name
     return Policy(name, policy, None, DEFAULT_STARVATION_THRESHOLD_S, summary="an order of one's own")
 

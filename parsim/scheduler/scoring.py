@@ -175,7 +175,10 @@ def load_scorer(path: str, model: str, **options: Any) -> Scorer:
         factory = getattr(importlib.import_module(module_name), name)
     except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(f"parsim scheduler: scorer {path!r} is not 'package.module:name': {error}") from None
-    scorer: Scorer = factory(model, **options)
+    try:
+        scorer: Scorer = factory(model, **options)
+    except Exception as error:  # a stranger's code
+        raise ValueError(f"parsim scheduler: scorer {path!r} cannot be made: {error!r}") from error
     missing = [method for method in ("submit", "poll", "finished", "close") if not hasattr(scorer, method)]
     if missing:
         raise ValueError(f"parsim scheduler: scorer {path!r} has no {', '.join(missing)}")

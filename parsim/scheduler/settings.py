@@ -104,10 +104,14 @@ def read_settings(config: Mapping[str, Any], environment: Mapping[str, str]) -> 
     Raises:
         ValueError: an unknown setting (the nearest name is given), or a value that is not allowed.
     """
+    if not isinstance(config, Mapping):
+        raise ValueError(
+            f"parsim scheduler: additional_config parsim is {config!r}; expected settings by name"
+        )
     names = [field.name for field in fields(SchedulerSettings)]
     for name in config:
         if name not in names:
-            hint = nearest(name, names) or f" (known: {', '.join(names)})"
+            hint = nearest(str(name), names) or f" (known: {', '.join(names)})"
             raise ValueError(f"parsim scheduler: no setting {name!r}{hint}")
     values: dict[str, Any] = {}
     for name in names:
@@ -142,24 +146,32 @@ def _value(name: str, raw: Any, where: str) -> Any:
     if raw is None or (isinstance(raw, str) and raw.lower() in ("none", "")):
         return None if name != "policy" else _fail(where, raw, "the name of a policy")
     parse = _PARSERS.get(name)
-    return parse(raw, where) if parse else str(raw)
+    return parse(raw, where) if parse else _text(raw, where)
+
+
+def _text(raw: Any, where: str) -> str:
+    if isinstance(raw, str | PurePath) and "\0" not in str(raw):
+        return str(raw)
+    return _fail(where, raw, "text")
+
+
+def _number(raw: Any) -> float:
+    """As a number; NaN where it is none, or one that is too large. A switch is no number."""
+    try:
+        return float("nan") if isinstance(raw, bool) else float(raw)
+    except (TypeError, ValueError, OverflowError):
+        return float("nan")
 
 
 def _rate(raw: Any, where: str) -> float:
-    try:
-        rate = float(raw)
-    except (TypeError, ValueError):
-        rate = float("nan")
+    rate = _number(raw)
     return rate if 0 <= rate < float("inf") else _fail(where, raw, "a number of 0 or more, or 'none'")
 
 
 def _threshold_s(raw: Any, where: str) -> float | str:
     if raw == "default":
         return "default"
-    try:
-        seconds = float(raw)
-    except (TypeError, ValueError):
-        return _fail(where, raw, "seconds, or 'none' for no guard")
+    seconds = _number(raw)
     return seconds if seconds >= 0 else _fail(where, raw, "seconds >= 0, or 'none' for no guard")
 
 
@@ -184,15 +196,15 @@ def _names(raw: Any, where: str) -> tuple[str, ...]:
 
 
 def _port(raw: Any, where: str) -> int:
-    try:
-        port = int(raw)
-    except (TypeError, ValueError):
-        return _fail(where, raw, "a TCP port")
-    return port if 0 < port < 65536 else _fail(where, raw, "a TCP port")
+    port = _number(raw)
+    return int(port) if 0 < port < 65536 and port == int(port) else _fail(where, raw, "a TCP port")
 
 
 def _fail(where: str, raw: Any, expected: str) -> Any:
-    raise ValueError(f"parsim scheduler: {where} is {raw!r}; expected {expected}")
+    given = (
+        repr(raw)[:80] if not isinstance(raw, int) or abs(raw) < 10**80 else "a number of more than 80 digits"
+    )
+    raise ValueError(f"parsim scheduler: {where} is {given}; expected {expected}")
 
 
 _PARSERS: dict[str, Callable[[Any, str], Any]] = {

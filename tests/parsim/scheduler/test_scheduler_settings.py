@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from parsim.scheduler.settings import SchedulerSettings, read_settings
@@ -47,3 +49,37 @@ def test_what_is_refused_and_how(config: dict[str, object], says: str) -> None:
 def test_a_bad_environment_variable_is_named() -> None:
     with pytest.raises(ValueError, match="PARSIM_VICTIM is 'first'"):
         read_settings({}, {"PARSIM_VICTIM": "first"})
+
+
+NO_NUMBERS = (True, False, float("nan"), 10**400, -(10**400), "x", [1], {"a": 1}, -1, "-1", 1j)
+
+
+@pytest.mark.parametrize("value", NO_NUMBERS, ids=lambda value: repr(value)[:12])
+@pytest.mark.parametrize(
+    "name", ["starvation_threshold_s", "starvation_s_per_token", "ageing_tokens_per_s", "metrics_port"]
+)
+def test_what_is_no_number_is_refused_in_one_short_line(name: str, value: object) -> None:
+    with pytest.raises(ValueError, match=f"additional_config parsim.{name} is") as raised:
+        read_settings({name: value}, {})
+    assert len(str(raised.value)) < 250
+
+
+@pytest.mark.parametrize("port", [float("inf"), 8000.5, 0, 65536, 1e300])
+def test_a_port_is_a_whole_number_of_a_port(port: float) -> None:
+    with pytest.raises(ValueError, match="expected a TCP port"):
+        read_settings({"metrics_port": port}, {})
+
+
+@pytest.mark.parametrize("value", [3, ["a"], {"a": 1}, True, "a\0b"], ids=repr)
+@pytest.mark.parametrize("name", ["policy", "scorer", "learner_state", "record"])
+def test_text_is_text(name: str, value: object) -> None:
+    with pytest.raises(ValueError, match=f"additional_config parsim.{name} is"):
+        read_settings({name: value}, {})
+
+
+@pytest.mark.parametrize("config", ["pars", ["policy"], 3, None])
+def test_settings_come_by_name(config: Any) -> None:
+    with pytest.raises(ValueError, match="expected settings by name"):
+        read_settings(config, {})
+    with pytest.raises(ValueError, match="no setting"):
+        read_settings({1: 2}, {})  # type: ignore[dict-item]

@@ -188,3 +188,9 @@ def test_load_scorer_names_a_path_that_leads_nowhere(path: str) -> None:
 def test_load_scorer_names_missing_methods() -> None:
     with pytest.raises(ValueError, match="has no submit, poll, finished, close"):
         load_scorer("builtins:str", "the-model")
+
+
+@pytest.mark.parametrize("path", ["builtins:__debug__", "math:sqrt", "builtins:int", "builtins:open"])
+def test_load_scorer_says_which_scorer_cannot_be_made(path: str) -> None:
+    with pytest.raises(ValueError, match=f"scorer '{path}' cannot be made"):
+        load_scorer(path, "the-model")
