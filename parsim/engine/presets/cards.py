@@ -1,4 +1,4 @@
-"""Cards as numbers, from their makers' datasheets."""
+"""Cards as numbers, from memory of their makers' datasheets; not re-checked against them."""
 
 from __future__ import annotations
 
