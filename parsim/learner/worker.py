@@ -157,6 +157,6 @@ class LearnerThread:
         try:
             write_state(self._path, self.learner.state())
             self.stats.saved += 1
-        except OSError as error:
+        except (OSError, UserError) as error:  # else the learner's thread would end
             self.stats.failures += 1
             log.warning("parsim: the learner's state cannot be saved: %s", error)

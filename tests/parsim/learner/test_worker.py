@@ -12,7 +12,7 @@ import pytest
 
 from parsim.learner import worker
 from parsim.learner.online import LEAST, OnlineLearner
-from parsim.learner.worker import LearnerThread
+from parsim.learner.worker import LearnerThread, create
 from parsim.scheduler.features import Features
 
 
@@ -106,3 +106,12 @@ def test_a_thread_that_stands_still_holds_nobody_up_and_its_queue_is_bounded(
     learner.held.set()
     scorer.close()
     assert not scorer._thread.is_alive()
+
+
+@pytest.mark.parametrize("place", ["", "file/state.npz"])
+def test_a_state_that_cannot_be_saved_leaves_the_learner_at_work(tmp_path: Path, place: str) -> None:
+    (tmp_path / "file").touch()
+    thread = create("model", str(tmp_path / place))
+    thread._save()
+    thread.close()
+    assert thread.stats.saved == 0 and thread.stats.failures >= 1
