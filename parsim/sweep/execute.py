@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -18,6 +18,8 @@ from parsim.sweep.store import Store
 from parsim.sweep.workload import Workload
 
 ExecutorName = Literal["local", "ray"]
+UNGUARDED = ", unguarded"
+"""How a policy of the grid is called whose guard was taken away."""
 
 
 @dataclass(frozen=True)
@@ -53,15 +55,34 @@ class Runner:
         return Job(key, point, path, fingerprint, self.slo, self.scoring)
 
     def run(self, points: Sequence[Point], title: str) -> list[Outcome]:
-        """The outcomes of `points`, in their order; finished ones are kept as they come."""
+        """The outcomes of `points`, in their order; finished ones are kept as they come.
+
+        A guard that promoted nobody changed nothing: the same order without a guard is then not run once more.
+        """
         jobs = [self.job(point) for point in points]
         missing = self._missing(jobs)
         total = len({job.key for job in jobs})
         self.bar.begin(title, total, total - len(missing))
-        for key, outcome in self._outcomes(missing):
+        guarded = {
+            _unguarded(job): job for job in jobs if job.point.policy.starvation_threshold_s is not None
+        }
+        waiting = [job for job in missing if _is_unguarded(job) and _unguarded(job) in guarded]
+        self._finish([job for job in missing if job not in waiting])
+        again = []
+        for job in waiting:
+            outcome = self.store.get(guarded[_unguarded(job)].key)
+            if outcome.metrics["promoted"] == 0:
+                self.store.put(job.key, outcome)
+                self.bar.advance()
+            else:
+                again.append(job)
+        self._finish(again)
+        return [self.store.get(job.key) for job in jobs]
+
+    def _finish(self, jobs: Sequence[Job]) -> None:
+        for key, outcome in self._outcomes(jobs):
             self.store.put(key, outcome)
             self.bar.advance()
-        return [self.store.get(job.key) for job in jobs]
 
     def missing(self, points: Sequence[Point]) -> int:
         """How many of `points` have not been run yet."""
@@ -74,6 +95,18 @@ class Runner:
         if not jobs:
             return iter(())
         return _ray(jobs) if self.executor == "ray" else _local(jobs, self.jobs)
+
+
+def _is_unguarded(job: Job) -> bool:
+    policy = job.point.policy
+    return policy.ranked and policy.starvation_threshold_s is None
+
+
+def _unguarded(job: Job) -> str:
+    """The key of the same run without its guard, whatever it is called for display (`oracle, unguarded`)."""
+    name = job.point.policy.name.removesuffix(UNGUARDED)
+    policy = replace(job.point.policy, name=name, starvation_threshold_s=None)
+    return replace(job.point, policy=policy, changed={}).key(job.fingerprint, job.slo, job.scoring)
 
 
 def _local(jobs: Sequence[Job], workers: int | None) -> Iterator[tuple[str, Outcome]]:
