@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections import deque
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,9 @@ class LearnerThread:
             except (UserError, ValueError) as error:
                 self.learner = OnlineLearner()
                 log.warning("parsim: the learner's state is not used and it starts from nothing: %s", error)
+                if path.is_file():  # it may be another's file: what is learned is not written over it
+                    with suppress(OSError):
+                        path.replace(path.with_name(f"{path.name}.refused"))
         self._thread = threading.Thread(target=self._work, name="parsim-learner", daemon=True)
         self._thread.start()
 

@@ -115,3 +115,10 @@ def test_a_state_that_cannot_be_saved_leaves_the_learner_at_work(tmp_path: Path,
     thread._save()
     thread.close()
     assert thread.stats.saved == 0 and thread.stats.failures >= 1
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04junk", b"a model of somebody's"])
+def test_a_file_that_is_no_state_is_kept_beside_the_new_one(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "state").write_bytes(content)
+    create("model", str(tmp_path / "state")).close()
+    assert (tmp_path / "state.refused").read_bytes() == content
