@@ -191,7 +191,6 @@ LONGEST = 300
 GROWING = {
     "batch",
     "engine",
-    "words",
 }
 """Names of files that may be longer until they are parted."""
 

@@ -7,12 +7,13 @@ from typing import Any
 from markupsafe import Markup
 
 from parsim.report.page import number
-from parsim.report.phrases import display, guard_words, seconds_words, times, where
+from parsim.report.phrases import display, guard_words, seconds_words, times, unchanged, where
 from parsim.report.verdict import NOTICEABLE, QUEUE_SHARE, Judgement, mean_of, queue_share
 from parsim.stats import Interval
 from parsim.sweep import cures, duration
-from parsim.sweep.configuration import ENGINE_COLUMNS
+from parsim.sweep.configuration import ENGINE_COLUMNS, POLICY_COLUMNS, configuration_columns
 from parsim.sweep.results import Results
+from parsim.sweep.trial import advantage, of
 
 MANY = 0.5
 """From this share of promoted requests on the guard has turned the order into first come first served."""
@@ -41,15 +42,19 @@ def is_trying(results: Results) -> bool:
     return results.facts.get("trial") is None
 
 
+def changes_engine(results: Results) -> bool:
+    """Whether what is recommended runs on other settings than the sweep's first engine."""
+    row, first = results.facts["decision"]["row"], results.select("main").row(0, named=True)
+    return any(row[name] != first[name] for name in ENGINE_COLUMNS if name in row)
+
+
 def is_judged(results: Results, policy: str) -> bool:
     """Whether the order judged is recommended as it was judged: its guard, its victim, the sweep's first engine."""
     row, own = results.facts["decision"]["row"], results.facts["policies"][policy]
-    first = results.select("main").row(0, named=True)
-    same_engine = all(row[name] == first[name] for name in ENGINE_COLUMNS if name in row)
     same_policy = row["policy"] == policy and all(
         row[name] == own[name] for name in ("starvation_threshold_s", "victim")
     )
-    return bool(same_engine and same_policy)
+    return same_policy and not changes_engine(results)
 
 
 def recommended(results: Results) -> Markup:
@@ -90,14 +95,51 @@ def recommended(results: Results) -> Markup:
     if others:
         text += Markup(" ({})").format(around)
     tail = _at(tried["tails"], load)
-    text += Markup("; p99 time to first token is {} that of the defaults (95% {} to {})").format(
-        *(_number(value, f"trial tail {side}") for side, value in zip(("", "low", "high"), tail, strict=True))
-    )
+    if unchanged(tail):
+        text += Markup("; p99 time to first token is that of the defaults")
+    else:
+        sides = zip(("", "low", "high"), tail, strict=True)
+        text += Markup("; p99 time to first token is {} that of the defaults (95% {} to {})").format(
+            *(_number(value, f"trial tail {side}") for side, value in sides)
+        )
     if not tried["predictor"]:
         text += Markup("; it needs no predictor")
     count = tried["changes"]
     return text + Markup(". It changes {} of vLLM's settings. Why this one: {}.").format(
         count, trial["reason"]
+    )
+
+
+def adds(results: Results) -> Markup:
+    """What ranking would add, on the same fresh seeds, where the recommended settings are without it."""
+    columns = configuration_columns(results.results)
+    trial, load, objective = results.facts["trial"], results.facts["focus_load"], results.facts["objective"]
+    own = trial["tried"][trial["chosen"]]["row"]
+    if trial["chosen"] == 0 or results.facts["policies"][own["policy"]]["ranked"]:
+        return Markup("")
+    engine = [name for name in columns if name not in POLICY_COLUMNS]
+    ranked = [
+        t["row"]
+        for t in trial["tried"]
+        if results.facts["policies"][t["row"]["policy"]]["ranked"]
+        and all(t["row"][name] == own[name] for name in engine)
+    ]
+    if not ranked:
+        return Markup("")
+    found = {
+        i: advantage(results, of(results, row, load), of(results, own, load), objective)
+        for i, row in enumerate(ranked)
+    }
+    best = max(found, key=lambda i: found[i].value)
+    guard, name = (
+        guard_words(ranked[best]["starvation_threshold_s"]),
+        display(results, ranked[best]["policy"]),
+    )
+    if unchanged(found[best]):
+        return Markup(" On these settings {} with {} adds nothing.").format(name, guard)
+    ends = zip(("", " low", " high"), found[best], strict=True)
+    return Markup(" On these settings {} with {} adds {} (95% {} to {}, the same fresh seeds).").format(
+        name, guard, *(_number(value, f"added gain{side}") for side, value in ends)
     )
 
 
@@ -149,19 +191,20 @@ def waits_for(j: Judgement, results: Results) -> list[Markup]:
             ),
         )
         for name in sorted(found, key=lambda name: -found[name].value)
+        if not unchanged(found[name])
     ]
-    return [
-        text,
-        Markup("Simulated under FCFS, gain in mean latency per token with 95% interval: {}.").format(
-            Markup("; ").join(parts)
-        ),
-    ]
+    same = [Markup(names[name]) for name in found if unchanged(found[name])]
+    told = Markup("Simulated under FCFS, gain in mean latency per token with 95% interval: {}.").format(
+        Markup("; ").join(parts)
+    )
+    none = Markup("Simulated under FCFS, without any effect: {}.").format(Markup("; ").join(same))
+    return [text, *([told] if parts else []), *([none] if same else [])]
 
 
 def lasting(j: Judgement, results: Results) -> Markup:
     """How the gain goes with the duration of the overload, with the guard and without."""
     curve = duration.curve(results)
-    if curve.is_empty():
+    if curve.is_empty() or unchanged(j.gain):
         return Markup("")
     parts = []
     for (guard,), rows in curve.partition_by("guard_s", as_dict=True, maintain_order=True).items():
@@ -174,8 +217,10 @@ def lasting(j: Judgement, results: Results) -> Markup:
         ]
         name = guard_words(guard if isinstance(guard, float) else None)
         parts.append(Markup("with {} {}").format(name, Markup(", ").join(told)))
-    text = Markup("This load is an overload; {}'s gain depends on how long it lasts: {}.").format(
-        display(results, j.policy), Markup("; ").join(parts)
+    text = Markup("This load is an overload; {}'s gain by how long it lasts, each over {} runs: {}.").format(
+        display(results, j.policy),
+        results.select("duration")["seed"].n_unique(),
+        Markup("; ").join(parts),
     )
     turned = curve.filter(curve["guard_s"].is_not_null() & (curve["promoted"] >= MANY))
     if not turned.is_empty():

@@ -40,6 +40,15 @@ def times(value: float) -> str:
     return f"{figure(value)}x"
 
 
+UNSEEN = 0.005
+"""Intervals that lie within this of 1 are told as no difference: their three figures are all 1.00."""
+
+
+def unchanged(interval: Interval) -> bool:
+    """Whether nothing changes that three figures could show."""
+    return interval.known and interval.low > 1 - UNSEEN and interval.high < 1 + UNSEEN
+
+
 def rate_number(results: Results, load: float) -> Markup:
     rate = load * results.facts["trace"]["rate_rps"]
     return number(rate, figure(rate), "rate", load=load)

@@ -50,7 +50,7 @@ def print_summary(results: Results, console: Console, page: Path) -> None:
 
 
 def at_verdict(results: Results, load: float) -> Table:
-    """Means over the grid's seeds of every policy, and its gain. Names wrap where space is short, numbers never."""
+    """Means of every policy over the seeds that all have run, and its gain. Names wrap, numbers never."""
     from rich.table import Table
 
     table = Table(

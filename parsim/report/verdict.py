@@ -40,6 +40,7 @@ __all__ = [
     "longer",
     "mean_of",
     "queue_share",
+    "shared_seeds",
 ]
 
 KINDS: dict[Answer, VerdictKind] = {
@@ -54,10 +55,17 @@ KINDS: dict[Answer, VerdictKind] = {
 """The colour of the verdict's box."""
 
 
+def shared_seeds(results: Results, load: float) -> list[int]:
+    """The seeds that every policy of the sweep has run at `load`; those added for the verdict are among them."""
+    ran = [set(base_rows(results, name, load)["seed"]) for name in results.facts["policies"]]
+    return sorted(set.intersection(*(seeds for seeds in ran if seeds)))
+
+
 def mean_of(results: Results, policy: str, load: float, metric: str) -> float:
-    """The metric's plain mean over the grid's seeds, which every policy of the sweep has run."""
+    """The metric's plain mean over the seeds that every policy of the sweep has run: those of the gains."""
     rows = base_rows(results, policy, load)
-    return float(rows.filter(pl.col("seed").is_in(results.facts["seeds"]))[metric].mean())  # type: ignore[arg-type]
+    shared = pl.col("seed").is_in(shared_seeds(results, load))
+    return float(rows.filter(shared)[metric].mean())  # type: ignore[arg-type]
 
 
 def decile_cost(results: Results, policy: str, load: float, group: str, column: str) -> float:

@@ -5,9 +5,20 @@ from __future__ import annotations
 
 import math
 
+import polars as pl
 from markupsafe import Markup
 
-from parsim.report.advice import is_default, is_judged, is_trying, lasting, recommended, waits_for
+from parsim.report.advice import (
+    adds,
+    changes_engine,
+    is_default,
+    is_judged,
+    is_trying,
+    lasting,
+    recommended,
+    waits_for,
+)
+from parsim.report.orders import alike, backwards, clairvoyants, others
 from parsim.report.page import figure, number
 from parsim.report.phrases import (
     METRIC_WORDS,
@@ -20,11 +31,10 @@ from parsim.report.phrases import (
     score_words,
     tail_number,
     times,
+    unchanged,
     where,
 )
 from parsim.report.verdict import (
-    BEST_ORDER,
-    BY_RESPONSE,
     HEADLINE,
     NOTICEABLE,
     QUEUE_SHARE,
@@ -34,12 +44,15 @@ from parsim.report.verdict import (
     longer,
     mean_of,
     queue_share,
+    shared_seeds,
 )
 from parsim.stats import Interval
 from parsim.sweep.results import Results
 
 MANY_PROMOTED = 0.1
 """The share of promoted requests from which the guard shapes the result."""
+APART = 1.05
+"""Means whose ratio is further than this from the gain are told with that ratio."""
 NOBODY_WAITS = 0.01
 """FCFS requests that wait less than this share of their latency are said not to wait."""
 
@@ -49,7 +62,7 @@ def headline(j: Judgement, results: Results) -> Markup:
     plain = is_default(results) and not j.answer.startswith("helps")
     if is_trying(results) or is_judged(results, j.policy) or plain:
         return verdict(j, results)
-    return recommended(results)
+    return recommended(results) + adds(results)
 
 
 def verdict(j: Judgement, results: Results) -> Markup:
@@ -77,6 +90,10 @@ def verdict(j: Judgement, results: Results) -> Markup:
             return Markup(
                 "{} hurts {}: mean latency per token is {} that of FCFS (its gain: {}), {}."
             ).format(name, place, loss(j), sure, terms)
+        case "makes no difference" if unchanged(j.gain):
+            return Markup("{} makes no difference {}: its mean latency per token is FCFS's, {}.").format(
+                name, place, terms
+            )
         case "makes no difference":
             return Markup(
                 "{} makes no difference {}: its mean latency per token is within 2% of FCFS's (gain {}; {}), {}."
@@ -128,18 +145,15 @@ def _idle(j: Judgement, results: Results) -> Markup:
 def sentences(j: Judgement, results: Results) -> list[Markup]:
     """By how much and how sure; what would decide it; who pays; where it begins; what else is known."""
     first = headline(j, results)
-    out = [sentence for sentence in (verdict(j, results), recommended(results)) if sentence != first]
+    judged = verdict(j, results)
+    if judged != first and changes_engine(results):
+        judged = Markup("On the unchanged engine: {}").format(judged)
+    out = [s for s in (judged, recommended(results)) if s and not first.startswith(s)]
     if j.answer == "undecided":
         out.append(decides(j, results))
     out += [alike(j, results), backwards(j, results)]
     if j.policy != "fcfs":
-        out.append(
-            Markup("Mean latency per token over the grid's seeds: FCFS {}, {} {}.").format(
-                metric_number(results, "fcfs", j.load, HEADLINE, "ms"),
-                display(results, j.policy),
-                metric_number(results, j.policy, j.load, HEADLINE, "ms"),
-            )
-        )
+        out.append(_means(j, results))
     out += [others(j, results), clairvoyants(j, results)]
     if j.policy != "fcfs":
         out += [_who_pays(j, results), _guard(j, results)]
@@ -159,6 +173,39 @@ def sentences(j: Judgement, results: Results) -> list[Markup]:
             )
         )
     return [sentence for sentence in out if sentence]
+
+
+def _means(j: Judgement, results: Results) -> Markup:
+    """The latencies behind the gain, of the same runs; where their ratio is another figure, why."""
+    fcfs, own = (mean_of(results, policy, j.load, HEADLINE) for policy in ("fcfs", j.policy))
+    text = Markup("Mean latency per token over the same {} runs: FCFS {}, {} {}").format(
+        len(shared_seeds(results, j.load)),
+        metric_number(results, "fcfs", j.load, HEADLINE, "ms"),
+        display(results, j.policy),
+        metric_number(results, j.policy, j.load, HEADLINE, "ms"),
+    )
+    if not abs(math.log(fcfs / own / j.gain.value)) > math.log(APART):
+        return text + Markup(".")
+    return text + Markup(". These means have the ratio {}; the gain of {} is {}.").format(
+        number(fcfs / own, times(fcfs / own), "ratio of means", policy=j.policy, load=j.load),
+        gain_number(j.gain, j.policy, j.load),
+        _centre(j, results),
+    )
+
+
+def _centre(j: Judgement, results: Results) -> str:
+    """What the value of the gain is the mean of (`Results.ratio`)."""
+    if results.facts["trace"]["redrawn"]:
+        return (
+            "the geometric mean of the runs' own ratios, in which long queues count no more than short ones"
+        )
+    first = pl.col("seed") == results.facts["seeds"][0]
+    fcfs, own = (base_rows(results, p, j.load).filter(first)[HEADLINE].item() for p in ("fcfs", j.policy))
+    if math.isclose(fcfs / own, j.gain.value):
+        return "that of the trace itself, from which its requests drawn again differ"
+    return (
+        "the geometric mean of the ratios over its requests drawn again, in which long queues count no more"
+    )
 
 
 def decides(j: Judgement, results: Results) -> Markup:
@@ -182,93 +229,6 @@ def decides(j: Judgement, results: Results) -> Markup:
     longer_by = max(short, 1.0)
     return Markup("What would decide it: a longer recording, about {} as many requests ({} now).").format(
         times(longer_by), f"{results.facts['trace']['requests']:,}"
-    )
-
-
-def alike(j: Judgement, results: Results) -> Markup:
-    """What no order can tell apart."""
-    if j.alike == "scores":
-        return Markup(
-            "{} is FCFS here: all its scores are equal, so that it serves in order of arrival."
-        ).format(display(results, j.policy))
-    if results.facts["trace"]["equal_responses"]:
-        return Markup(
-            "All responses have {} tokens: no order by response length can differ from FCFS, and tau is undefined."
-        ).format(f"{results.facts['trace']['mean_output_tokens']:,.0f}")
-    return Markup("")
-
-
-def backwards(j: Judgement, results: Results) -> Markup:
-    """Scores that rank the wrong way round."""
-    tau = results.facts["score_taus"].get(j.policy)
-    if tau is None or not tau < 0 or j.policy not in results.facts["policies"]:
-        return Markup("")
-    return Markup(
-        "The scores of {} rank the wrong way round: their tau with the response lengths is {}, below 0."
-    ).format(display(results, j.policy), number(tau, f"{tau:.2f}", "tau", policy=j.policy))
-
-
-def others(j: Judgement, results: Results) -> Markup:
-    """The other orders that an engine can run."""
-    rest = [n for n in j.orders if n not in j.clairvoyant]
-    if not rest:
-        return Markup("")
-    parts = [
-        Markup("{} {} ({} to {})").format(
-            display(results, name),
-            gain_number(j.orders[name], name, j.load),
-            *(
-                number(end, times(end), f"gain-{side}", policy=name, load=j.load, metric=HEADLINE)
-                for side, end in (("low", j.orders[name].low), ("high", j.orders[name].high))
-            ),
-        )
-        for name in rest
-    ]
-    return Markup("Gains of the other orders, with 95% intervals: {}.").format(Markup(", ").join(parts))
-
-
-def clairvoyants(j: Judgement, results: Results) -> Markup:
-    """What orders that know the lengths gain, and what no order can gain more than; nothing where none was run."""
-    parts = []
-    for name in j.clairvoyant:
-        known = {"policy": name, "load": j.load, "metric": HEADLINE}
-        seeds = base_rows(results, name, j.load).height
-        parts.append(
-            Markup("{} gains {} ({})").format(
-                _clairvoyant_name(results, name),
-                gain_number(j.orders[name], name, j.load),
-                interval_words(j.orders[name], results, "gain", seeds, **known),
-            )
-        )
-    if not parts:
-        return Markup("")
-    text = Markup("Orders that know every length: {}.").format(Markup("; ").join(parts))
-    if j.most is not None and j.most.value > 1:
-        text += Markup(" No schedule can gain more than {} (lower bound on the latency).").format(
-            number(j.most.value, times(j.most.value), "most", load=j.load)
-        )
-    return text + _no_bound(j, results)
-
-
-def _clairvoyant_name(results: Results, name: str) -> str:
-    if name == BEST_ORDER:
-        return "by prompt and response, no guard,"
-    if name == BY_RESPONSE:
-        return "by response, no guard,"
-    guard = guard_words(results.facts["policies"][name]["starvation_threshold_s"])
-    return f"{display(results, name)}, {guard},"
-
-
-def _no_bound(j: Judgement, results: Results) -> Markup:
-    """Where the order by response length is no bound, since prompts are work too."""
-    if BY_RESPONSE not in j.orders or BEST_ORDER not in j.orders:
-        return Markup("")
-    by_response, by_work = (base_rows(results, name, j.load) for name in (BY_RESPONSE, BEST_ORDER))
-    if not results.ratio(by_response, by_work, HEADLINE).low > NOTICEABLE:
-        return Markup("")
-    return Markup(
-        " Prompts are much of the work here: ordering by prompt and response beats ordering by response alone, so "
-        "that Oracle SJF by response length is no bound for a predictor of the work."
     )
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from parsim.scheduler.policy import POLICIES
 from parsim.sweep.judge import (
@@ -93,6 +94,20 @@ def more_seeds(
         names = dict.fromkeys(["fcfs", *([] if j.policy == "fcfs" else [j.policy]), *j.orders])
         added += run(at(grid, names, [focus], fresh), "seeds", f"{count} seeds at the load of the verdict")
     return added
+
+
+def ranked(
+    run: Callable[[Sequence[Point], str, str], Runs],
+    table: Callable[[Runs], Results],
+    grid: Grid,
+    facts: dict[str, Any],
+) -> Runs:
+    """What the verdict itself rests on beyond the grid: the unguarded clairvoyant orders, by prompt and response at
+    every load and by response at that of the verdict, and more seeds there until it is decided."""
+    focus, seeds, title = facts["focus_load"], facts["seeds"], "orders that know every length"
+    runs = run(at(grid, [BEST_ORDER], facts["loads"], seeds), "clairvoyant", title)
+    runs += run(at(grid, [BY_RESPONSE], [focus], seeds), "clairvoyant", title)
+    return runs + more_seeds(run, table, runs, grid, focus, seeds, facts["looks"])
 
 
 def onset_loads(j: Judgement, loads: Sequence[float], capacity_load: float) -> list[float]:

@@ -17,7 +17,7 @@ from parsim.sweep.choose import Decision, check_metric, decide, parse_constraint
 from parsim.sweep.evidence import Runs
 from parsim.sweep.execute import ExecutorName, Runner
 from parsim.sweep.facts import bounds, describe
-from parsim.sweep.judge import BEST_ORDER, BY_RESPONSE, QUEUE_SHARE, judge, queue_share
+from parsim.sweep.judge import BEST_ORDER, QUEUE_SHARE, judge, queue_share
 from parsim.sweep.limit import Limit, binding
 from parsim.sweep.measure import Outcome
 from parsim.sweep.point import Point
@@ -187,14 +187,13 @@ def judged(
     undecided, and loads added where the grid has none around the one from which ordering matters."""
     focus, loads, seeds = facts["focus_load"], facts["loads"], facts["seeds"]
     base = [entry for entry in runs if entry[0] == "main"]
-    title = "orders that know every length"
-    added = run(evidence.at(grid, [BEST_ORDER], loads, seeds), "clairvoyant", title)
-    added += run(evidence.at(grid, [BY_RESPONSE], [focus], seeds), "clairvoyant", title)
 
     def table(more: Runs) -> Results:
         return collect(base + more, workload.rate_rps, facts)
 
-    added += evidence.more_seeds(run, table, added, grid, focus, seeds, facts["looks"])
+    added = evidence.ranked(run, table, grid, facts)
+    more_seeds = sorted({point.seed for _, point, _ in added} - set(seeds))
+    facts["bound"] += [entry for seed in more_seeds for entry in bounds(workload, grid, [focus], seed)]
     j = judge(table(added))
     if capacity.known and workload.first.span_s > 0 and j.alike != "requests":
         more = evidence.onset_loads(j, loads, capacity.rps / workload.rate_rps)
@@ -208,7 +207,7 @@ def judged(
             cures.points(grid, focus, len(workload.first), ran[:CURE_SEEDS]), "cures", "what else would help"
         )
     lasting = capacity.known and workload.first.span_s > 0 and focus * workload.rate_rps > capacity.low
-    if lasting and j.policy != "fcfs" and not facts["trace"]["equal_responses"]:
+    if lasting and j.policy != "fcfs" and j.gain.low != j.gain.high:
         made = duration.points(grid, j.policy, focus, len(workload.first), seeds[:DURATION_SEEDS])
         added += run(made, "duration", "overload by its duration")
     return added

@@ -55,6 +55,8 @@ class Drawn:
         output: Any,
         scores: Any = None,
         policies: str = "fcfs,pars,oracle",
+        most_seeds: int = 24,
+        varied: dict[str, list[int]] | None = None,
         **engine: Any,
     ) -> tuple[Results, str]:
         n = len(arrivals)
@@ -74,6 +76,8 @@ class Drawn:
             "policies": policies.split(","),
             "loads": [1],
             "studies": [],
+            "most_seeds": most_seeds,
+            "set": varied or {},
         }
         results = run_sweep(parse_spec(fields, "s"), self.folder / "out", Console(quiet=True), jobs=1)
         write_report(self.folder / "out", results)
@@ -81,10 +85,13 @@ class Drawn:
         told = " ".join(plain(s) for s in (headline(j, results), *sentences(j, results)))
         assert "without limit" not in told and "have no limit" not in told
         assert "no predictor can" not in told
+        assert "1.00x to 1.00x" not in told
+        same = re.search(r"over the same (\d+) runs: FCFS", told)
+        assert same is None or int(same[1]) == j.seeds
         return results, told
 
 
-@pytest.fixture(params=[3])
+@pytest.fixture(params=[3, 11])
 def drawn(request: pytest.FixtureRequest, tmp_path: Path) -> Drawn:
     return Drawn(tmp_path, request.param)
 
@@ -149,8 +156,28 @@ def test_long_prompts_and_answers_of_one_token(drawn: Drawn) -> None:
     j = judge(results)
     assert j.policy == "prompt-sjf" and j.answer.startswith("helps")
     assert "requests wait for compute" in told
-    slots = re.search(r"64 slots ([\d.]+)x", told)
-    assert slots is not None and float(slots[1]) < 1.05
+    slots = re.search(r"64 slots(?: ([\d.]+)x)?", told)
+    assert slots is not None and float(slots[1] or 1) < 1.05
+
+
+def test_more_slots_need_no_predictor_and_the_headline_says_so_first(drawn: Drawn) -> None:
+    output = drawn.lengths(80, 1.2, 200)
+    results, told = drawn.swept(
+        drawn.poisson(12, 200),
+        50,
+        output,
+        drawn.noisy(output, 1.0),
+        "fcfs,pars",
+        most_seeds=6,
+        varied={"max_num_seqs": [16, 64]},
+    )
+    assert "--max-num-seqs 64" in results.facts["command"]
+    assert told.startswith("Recommended: FCFS with max_num_seqs 64 at load 1")
+    tried = {(t["row"]["policy"], t["row"]["max_num_seqs"]) for t in results.facts["trial"]["tried"]}
+    assert ("pars", 64) in tried
+    added = re.search(r"On these settings PARS with [^.]* adds (nothing|([\d.]+)x \(95%)", told)
+    assert added is not None and float(added[2] or 1) < 1.1
+    assert "On the unchanged engine: " in told
 
 
 @pytest.mark.deep
@@ -176,8 +203,9 @@ def test_short_of_kv_blocks(drawn: Drawn) -> None:
 
 @pytest.mark.deep
 def test_a_long_overload_turns_the_guarded_order_into_fcfs(drawn: Drawn) -> None:
-    output = drawn.lengths(80, 1.2, 4000)
-    _, told = drawn.swept(drawn.poisson(13, 4000), 50, output, drawn.noisy(output, 0.7))
+    output = drawn.lengths(80, 1.2, 2200)
+    scores = drawn.noisy(output, 0.7)
+    _, told = drawn.swept(drawn.poisson(20, 2200), 50, output, scores, "fcfs,pars", most_seeds=3)
     assert "This load is an overload" in told
     assert "turned the order into first come first served" in told
     guarded, free = (
@@ -186,8 +214,9 @@ def test_a_long_overload_turns_the_guarded_order_into_fcfs(drawn: Drawn) -> None
             r"guard at 120 s (.*?); with no starvation guard (.*?)\.\s", told + " "
         ).groups()  # type: ignore[union-attr]
     )
-    assert guarded[-1] < max(guarded)
-    assert free[-1] > guarded[-1] and free[-1] == max(free)
+    # with the guard the gain is lost; without it the gain levels off, as both queues grow in proportion to the time
+    assert guarded[-1] < 0.5 * max(guarded)
+    assert free[-1] > 2 * guarded[-1] and free[-1] > 0.8 * max(free)
 
 
 @pytest.mark.deep

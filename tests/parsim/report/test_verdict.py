@@ -95,8 +95,11 @@ def recompute(folder: Path, facts: dict[str, str], focus: float) -> float:
     level = known["level"] if load == focus else 0.95
 
     def column(policy: str, metric: str) -> np.ndarray:
-        """The grid's seeds."""
-        rows = frame.filter(pl.col("policy") == policy, pl.col("load") == load, pl.col("study") == "main")
+        """On the seeds that every policy of the sweep ran."""
+        at = frame.filter(pl.col("load") == load).unique(["policy", "seed"], maintain_order=True)
+        of = [set(at.filter(pl.col("policy") == p)["seed"]) for p in known["policies"]]
+        seeds = set.intersection(*(s for s in of if s))
+        rows = at.filter(pl.col("policy") == policy, pl.col("seed").is_in(sorted(seeds)))
         return rows.sort("seed")[metric].to_numpy()
 
     def paired(policy: str, metric: str) -> np.ndarray:
@@ -134,6 +137,9 @@ def recompute(folder: Path, facts: dict[str, str], focus: float) -> float:
         rows = rows.unique("seed").sort("seed")
         ratio = rows["mean_per_token_latency_ms"].to_numpy() / np.array([bound[s] for s in rows["seed"]])
         return interval(ratio)[1 if what == "most" else 2]
+    if what == "ratio of means":
+        metric = "mean_per_token_latency_ms"
+        return float(column("fcfs", metric).mean() / column(facts["policy"], metric).mean())
     if what == "mean":
         return float(column(facts["policy"], facts["metric"]).mean())
     if what == "lasts":
