@@ -124,12 +124,15 @@ def adds(results: Results) -> Markup:
         if results.facts["policies"][t["row"]["policy"]]["ranked"]
         and all(t["row"][name] == own[name] for name in engine)
     ]
-    if not ranked:
-        return Markup("")
     found = {
-        i: advantage(results, of(results, row, load), of(results, own, load), objective)
+        i: advantage(
+            results, of(results, row, load), of(results, own, load), objective, results.facts["level"]
+        )
         for i, row in enumerate(ranked)
     }
+    found = {i: interval for i, interval in found.items() if interval.known}
+    if not found:
+        return Markup("")
     best = max(found, key=lambda i: found[i].value)
     guard, name = (
         guard_words(ranked[best]["starvation_threshold_s"]),
