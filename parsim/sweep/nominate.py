@@ -84,9 +84,7 @@ def nominees(
     first = table.filter(*same).select(columns)
     parts = [first, *(part.select(columns).head(count) for part, count in kinds)]
     candidate = results.facts["candidate"]
-    if (
-        candidate is not None
-    ):  # what ranking adds to an engine that does without: asked, so that the page can say it
+    if candidate is not None:  # so that the page can say what ranking adds to an engine that does without
         known = results.facts["policies"][candidate]
         fields = [pl.lit(known.get(c, candidate), first.schema[c]).alias(c) for c in POLICY_COLUMNS]
         parts.append(parts[-1].with_columns(fields))
