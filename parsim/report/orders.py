@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+
+import polars as pl
 from markupsafe import Markup
 
 from parsim.report.page import number
@@ -100,4 +103,19 @@ def _no_bound(j: Judgement, results: Results) -> Markup:
     return Markup(
         " Prompts are much of the work here: ordering by prompt and response beats ordering by response alone, so "
         "that Oracle SJF by response length is no bound for a predictor of the work."
+    )
+
+
+def centre(j: Judgement, results: Results) -> str:
+    """What the value of the gain is the mean of (`Results.ratio`)."""
+    if results.facts["trace"]["redrawn"]:
+        return (
+            "the geometric mean of the runs' own ratios, in which long queues count no more than short ones"
+        )
+    first = pl.col("seed") == results.facts["seeds"][0]
+    fcfs, own = (base_rows(results, p, j.load).filter(first)[HEADLINE].item() for p in ("fcfs", j.policy))
+    if math.isclose(fcfs / own, j.gain.value):
+        return "that of the trace itself, from which its requests drawn again differ"
+    return (
+        "the geometric mean of the ratios over its requests drawn again, in which long queues count no more"
     )

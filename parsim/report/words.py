@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 
-import polars as pl
 from markupsafe import Markup
 
 from parsim.report.advice import (
@@ -18,7 +17,7 @@ from parsim.report.advice import (
     recommended,
     waits_for,
 )
-from parsim.report.orders import alike, backwards, clairvoyants, others
+from parsim.report.orders import alike, backwards, centre, clairvoyants, others
 from parsim.report.page import figure, number
 from parsim.report.phrases import (
     METRIC_WORDS,
@@ -39,7 +38,6 @@ from parsim.report.verdict import (
     NOTICEABLE,
     QUEUE_SHARE,
     Judgement,
-    base_rows,
     decile_cost,
     longer,
     mean_of,
@@ -189,22 +187,7 @@ def _means(j: Judgement, results: Results) -> Markup:
     return text + Markup(". These means have the ratio {}; the gain of {} is {}.").format(
         number(fcfs / own, times(fcfs / own), "ratio of means", policy=j.policy, load=j.load),
         gain_number(j.gain, j.policy, j.load),
-        _centre(j, results),
-    )
-
-
-def _centre(j: Judgement, results: Results) -> str:
-    """What the value of the gain is the mean of (`Results.ratio`)."""
-    if results.facts["trace"]["redrawn"]:
-        return (
-            "the geometric mean of the runs' own ratios, in which long queues count no more than short ones"
-        )
-    first = pl.col("seed") == results.facts["seeds"][0]
-    fcfs, own = (base_rows(results, p, j.load).filter(first)[HEADLINE].item() for p in ("fcfs", j.policy))
-    if math.isclose(fcfs / own, j.gain.value):
-        return "that of the trace itself, from which its requests drawn again differ"
-    return (
-        "the geometric mean of the ratios over its requests drawn again, in which long queues count no more"
+        centre(j, results),
     )
 
 
