@@ -130,7 +130,8 @@ def _requests(
     else:
         score = draw(scores)
     family = draw(st.integers(0, 2))
-    depth = min(draw(st.integers(0, 6)), prompt // hash_block_size) if family else 0
+    shared = prompt // 2 if draw(st.booleans()) else prompt
+    depth = min(draw(st.integers(0, 6)), shared // hash_block_size) if family else 0
     hashes = [family * 100 + place for place in range(depth)]
     if depth > 1 and draw(st.booleans()):
         hashes[-1] += 50  # a branch: the same start, another end
