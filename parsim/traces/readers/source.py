@@ -115,6 +115,7 @@ class Source:
             tops = [name for name in self.parquet_schema if any(_within(one, name) for one in names)]
             with self._whole_parquet(), self.open() as file:
                 frame = pl.read_parquet(file, columns=tops)
+            frame = frame.with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String))
         else:
             frame = self._json(names)
         return json_text.flat(frame, names).with_row_index("row")

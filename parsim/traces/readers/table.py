@@ -144,6 +144,11 @@ class _Work:
             return None
         if isinstance(values.dtype, pl.List | pl.Struct):
             raise UserError(f"{self.source.path}: {self.taken.names['arrival_s']} holds no time stamps")
+        if values.dtype == pl.Time:
+            raise UserError(
+                f"{self.source.path}: {self.taken.names['arrival_s']} holds times of day without their date; "
+                "write date and time, or seconds since the start"
+            )
         if self._own and values.dtype.is_numeric() and self.reading.time_unit is None:
             # written by this project: its clock is kept
             return Stamps(values.cast(pl.Float64), "seconds", absolute=False, sure=True, whole=False)
@@ -154,6 +159,11 @@ class _Work:
         values = self.column(column)
         if values is not None:
             name = self.taken.names[column]
+            if isinstance(values.dtype, pl.List | pl.Array | pl.Struct | pl.Object):
+                raise UserError(
+                    f"{self.source.path}: {name} is a column of {values.dtype}, expected a number a row; "
+                    f"name another with `--column {column}=NAME`"
+                )
             beside = [f"{name.rpartition('.')[0]}.{one}".lstrip(".") for one in CACHED]
             beside = [one for one in beside if one in names]
             if column == "prompt_tokens" and beside and name.endswith("input_tokens"):

@@ -68,6 +68,10 @@ def stamps(series: pl.Series, asked: str | None, named: str | None, usual: str |
         named: the unit that the column's name says.
         usual: the unit of the format where nothing else is known.
     """
+    if series.dtype == pl.Duration:
+        since = series.dt.total_nanoseconds()
+        on_seconds = bool((since.drop_nulls() % TIME_UNITS["ns"] == 0).all()) and since.count() > 0
+        return Stamps(_over(since, TIME_UNITS["ns"]), "times since a start", False, True, on_seconds)
     if series.dtype.is_temporal():
         return _calendar(series.cast(pl.Datetime("ns"), strict=False).dt.epoch("ns"))
     if series.dtype == pl.String:

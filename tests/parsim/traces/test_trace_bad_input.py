@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 from datetime import date
+from itertools import accumulate
 
 import polars as pl
 import pytest
@@ -262,3 +264,30 @@ def test_model_of_a_file_with_one_length(tmp_path):
     path.write_text(PLAIN + "a,5,1,1\n")
     with pytest.raises(UserError, match="has one length a request and names no model; leave the model out"):
         read_corpus(path, "A")
+
+
+def test_parquet_of_odd_types_is_read_or_refused_in_one_line(tmp_path):
+    path = tmp_path / "t.parquet"
+    rng = random.Random(11)
+    gaps = [rng.randrange(10**9) for _ in range(6)]
+    tokens = [rng.randint(1, 4000) for _ in gaps]
+    late = list(accumulate(gaps))
+    rows = pl.DataFrame({"arrival_s": late, "prompt_tokens": tokens, "output_tokens": [3] * 6})
+    odd = rows.with_columns(
+        pl.col("arrival_s").cast(pl.Duration("ns")),
+        pl.col("prompt_tokens").cast(pl.String).cast(pl.Categorical),
+        pl.col("output_tokens").cast(pl.Decimal(12, 2)),
+    )
+    odd.write_parquet(path)
+    read = read_trace(path).frame
+    start = 0 if read["arrival_s"][0] else late[0]
+    assert read["arrival_s"].to_list() == pytest.approx([(one - start) / 1e9 for one in late])
+    assert read["prompt_tokens"].to_list() == tokens and read["output_tokens"].to_list() == [3] * 6
+    rows.with_columns(pl.col("arrival_s").cast(pl.Time)).write_parquet(path)
+    with pytest.raises(UserError, match="arrival_s holds times of day without their date"):
+        read_trace(path)
+    rows.with_columns(pl.concat_list("prompt_tokens")).write_parquet(path)
+    with pytest.raises(
+        UserError, match=r"prompt_tokens is a column of List\(Int64\), expected a number a row"
+    ):
+        read_trace(path)
