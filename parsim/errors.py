@@ -14,7 +14,13 @@ if TYPE_CHECKING:
 
 
 class UserError(ValueError):
-    """Bad input: one line that says what is wrong, where (file, row, field), and the mend."""
+    """Bad input: one line that says what is wrong, where (file, row, field), and the mend.
+
+    What it quotes of a file may hold ends of lines: they become spaces.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.splitlines()))
 
 
 def closest(name: str, known: Iterable[str], cutoff: float = 0.5) -> str | None:

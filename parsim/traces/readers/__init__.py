@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+import polars as pl
+
 from parsim.errors import UserError, closest
 from parsim.traces.checks import checked
 from parsim.traces.corpus import Corpus
@@ -167,7 +169,12 @@ def read(path: str | Path, reading: Reading) -> Trace | Corpus:
     else:
         source = Source(path)
         form, where = choose(source, reading.format), source.where
-        draft = table.draft(source, form, reading)
+        try:
+            draft = table.draft(source, form, reading)
+        except pl.exceptions.PolarsError as error:
+            raise UserError(
+                f"{path}: cannot be read as {form.title} ({error}); mend the names of its fields"
+            ) from error
     frame, notes = checked(draft, str(path), where, skip_bad=reading.skip_bad)
     metadata = {"name": source.path.name.split(".")[0], "format": form.name, **draft.metadata}
     kept = "; ".join(part for part in (metadata.get("notes", ""), *notes) if part)

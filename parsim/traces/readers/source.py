@@ -60,7 +60,9 @@ class Source:
         if self.head.startswith(b"PAR1"):
             return "parquet"
         try:
-            text = codecs.getincrementaldecoder("utf-8")().decode(self.head)
+            text = codecs.getincrementaldecoder("utf-8")().decode(
+                self.head, final=len(self.head) < HEAD_BYTES
+            )
         except UnicodeDecodeError as error:
             line = self.head[: error.start].count(b"\n") + 1
             raise UserError(
@@ -75,9 +77,12 @@ class Source:
             return "csv"
         if start == "[":
             return "json"
-        with self.text() as file:
-            filled = (line for line in file if line.strip())
-            lines = json_text.begins_lines(next(filled), next(filled, None), self.path)
+        try:
+            with self.text() as file:
+                filled = (line for line in file if line.strip())
+                lines = json_text.begins_lines(next(filled), next(filled, None), self.path)
+        except UnicodeDecodeError:
+            raise self._not_utf8() from None
         return "jsonl" if lines else "json"
 
     @cached_property

@@ -117,3 +117,11 @@ def test_a_damaged_byte_is_one_line_or_a_counted_row(tmp_path, kind, packing, da
         read_trace(path)
     except UserError as error:
         assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize("kind", WHOLE)
+def test_text_cut_inside_a_character_is_named(tmp_path, kind):
+    path = tmp_path / "t"
+    path.write_bytes(WHOLE[kind].rstrip()[:-1] + "\u00e9".encode()[:1])
+    with pytest.raises(UserError, match="not UTF-8"):
+        read_trace(path)
